@@ -1,0 +1,46 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+HOST ?= 127.0.0.1
+PORT ?= 8750
+STORE ?= .packhouse/store
+RUNARGS ?=
+
+.PHONY: help setup run test test-slow lint bench lock clean
+
+help:            ## show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
+
+setup: $(STAMP)  ## make the virtual environment with the locked packages
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("packhouse needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+run: setup       ## ingest REPO (a URL or a path; default: this checkout) and serve it
+	$(BIN)/packhouse run $(REPO) --host $(HOST) --port $(PORT) --store $(STORE) $(RUNARGS)
+
+test: setup      ## the tests, within 10 minutes on two cores
+	$(BIN)/python -m pytest
+
+test-slow: setup ## long fuzzing, kill and load runs
+	$(BIN)/python -m pytest -m slow --timeout 3600
+
+lint: setup      ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup     ## measure against git and peers; writes bench/RESULTS.md
+	$(BIN)/python -m bench $(BENCHARGS)
+
+lock: setup      ## resolve the pinned versions anew
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements.lock
+
+clean:           ## remove what the targets above made
+	rm -rf $(VENV) .packhouse .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
