@@ -17,6 +17,7 @@
     │   ├── PathNotFound               path_not_found
     │   ├── ObjectNotFound             object_not_found
     │   └── OperationNotFound          operation_not_found
+    ├── NotAcceptable (406)            not_acceptable
     ├── Conflict (409)                 conflict
     │   ├── NotReady                   not_ready
     │   ├── GenerationNotReached       generation_not_reached
@@ -148,6 +149,11 @@ class ObjectNotFound(NotFound):
 
 class OperationNotFound(NotFound):
     code = "operation_not_found"
+
+
+class NotAcceptable(PackhouseError):
+    status = 406
+    code = "not_acceptable"
 
 
 class Conflict(PackhouseError):

@@ -19,10 +19,12 @@ import base64
 import binascii
 from collections.abc import Iterator
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pack.errors import BadParameter
-from pack.view import View
+
+if TYPE_CHECKING:
+    from pack.view import View
 
 Params = dict[str, Any]
 Row = tuple[dict[str, Any], Any]
@@ -103,9 +105,7 @@ class ListRead(Protocol):
     KEY: str
 
     def pin(self, view: View, params: Params) -> dict[str, Any]: ...
-    def rows(
-        self, view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any
-    ) -> Iterator[Row]: ...
+    def rows(self, view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Iterator[Row]: ...
     def head(self, view: View, params: Params, pin: dict[str, Any]) -> dict[str, Any]: ...
 
 
