@@ -1,0 +1,461 @@
+"""Random access to objects in packs (gitformat-pack(5)), without IO: bytes come from a `Source`.
+
+A source that does not hold the bytes yet raises `Need`; nothing here changes state before its bytes are there, so
+the same call can be made again once they are. Whatever is returned has been hashed: damage is `CorruptObject`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple, Protocol
+
+from pack import inflate
+from pack.delta import apply_delta, delta_sizes
+from pack.errors import CorruptObject, ObjectNotFound, PackError, TooLarge, WrongType
+from pack.index import Index
+from pack.limits import Limits
+from pack.objects import OFS_DELTA, REF_DELTA, TYPE_NAMES, hash_object
+
+_HEAD: Final = 512  # enough for an entry's header and, nearly always, for the sizes at the head of a delta
+_PIECE: Final = 1 << 18
+_WHOLE: Final = 1 << 20  # longer entries are measured before they are read
+_MIN_OFFSET: Final = 12
+_TRAILER: Final = 20
+_MAX_CHAIN: Final = 10_000
+_KNOWN_TYPES: Final = 1 << 17
+
+
+class Need(Exception):
+    """Control flow: these `(file name, offset, length)` must be brought before the call can go on."""
+
+    def __init__(self, ranges: list[tuple[str, int, int]]) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+
+
+class Source(Protocol):
+    """Where bytes of files come from."""
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes, fewer only at the end of the file; may raise Need."""
+        ...
+
+
+class PackFile:
+    """One pack: the file's name, its size in bytes with the trailer, its index."""
+
+    def __init__(self, name: str, size: int, index: Index) -> None:
+        self.name = name
+        self.size = size
+        self.index = index
+
+    @cached_property
+    def ordered(self) -> array[int]:
+        """Offsets of all entries in pack order; an entry ends where the next one begins."""
+        return array("Q", sorted(self.index.offsets()))
+
+    def end(self, offset: int) -> int:
+        """Where the entry at `offset` ends."""
+        ordered = self.ordered
+        after = bisect_right(ordered, offset)
+        return ordered[after] if after < len(ordered) else self.size - _TRAILER
+
+
+class ObjectCache:
+    """Resolved objects of all repositories of a process, the least recently used dropped first.
+
+    Keys are (namespace and pack, offset): no entry is ever shared between repositories. For use by one thread.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.bytes = 0
+        self._items: dict[tuple[str, int], tuple[int, bytes, bytes | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, key: tuple[str, int]) -> tuple[int, bytes, bytes | None] | None:
+        """(type, data, oid once it was verified) or None."""
+        item = self._items.pop(key, None)
+        if item is not None:
+            self._items[key] = item
+        return item
+
+    def put(self, key: tuple[str, int], item: tuple[int, bytes, bytes | None]) -> None:
+        items = self._items
+        old = items.pop(key, None)
+        if old is not None:
+            self.bytes -= len(old[1]) + _OVERHEAD
+        cost = len(item[1]) + _OVERHEAD
+        if cost > self.max_bytes >> 2:
+            return
+        items[key] = item
+        self.bytes += cost
+        while self.bytes > self.max_bytes:
+            dropped = items.pop(next(iter(items)))
+            self.bytes -= len(dropped[1]) + _OVERHEAD
+
+    def clear(self) -> None:
+        self._items.clear()
+        self.bytes = 0
+
+
+_OVERHEAD: Final = 300  # Python's objects around one entry, in bytes
+
+
+class _Entry(NamedTuple):
+    kind: int
+    size: int
+    base: int | bytes | None  # distance of an OFS delta, oid of a REF delta
+    start: int  # of the zlib stream, relative to the entry
+    raw: bytes
+
+
+class Objects:
+    """The objects of one repository, over all its packs.
+
+    `packs` are asked in the given order, the pack of the last hit first. `namespace` names the repository in the
+    shared cache.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        packs: Sequence[PackFile],
+        source: Source,
+        cache: ObjectCache,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+    ) -> None:
+        self.namespace = namespace
+        self.packs = list(packs)
+        self.source = source
+        self.cache = cache
+        self.limits = limits
+        self._asked = list(packs)
+        self._keys = {pack.name: f"{namespace}\0{pack.name}" for pack in packs}
+        self._types: dict[tuple[str, int], int] = {}
+        self._chain = min(limits.delta_depth or _MAX_CHAIN, _MAX_CHAIN)
+
+    def __contains__(self, oid: bytes) -> bool:
+        return self._find(oid) is not None
+
+    def __len__(self) -> int:
+        """Entries of all packs; an object in two packs counts twice."""
+        return sum(len(pack.index) for pack in self.packs)
+
+    def header(self, oid: bytes) -> tuple[int, int]:
+        """(type, size in bytes), without resolving deltas; not verified against the oid."""
+        pack, offset = self._locate(oid)
+        cached = self.cache.get((self._keys[pack.name], offset))
+        if cached is not None:
+            return cached[0], len(cached[1])
+        try:
+            entry = self._head(pack, offset)
+            size = entry.size if entry.base is None else self._result_size(pack, offset, entry)
+            return self._type(pack, offset, entry), size
+        except PackError as error:
+            raise _damaged(oid, pack, error) from error
+
+    def read(self, oid: bytes) -> tuple[int, bytes]:
+        """(type, data), verified. ObjectNotFound, CorruptObject, TooLarge above `limits.object_bytes`."""
+        pack, offset = self._locate(oid)
+        return self._read_at(oid, pack, offset)
+
+    def read_as(self, oid: bytes, kind: int) -> bytes:
+        """The data of an object that must be of type `kind`; WrongType otherwise."""
+        found, data = self.read(oid)
+        if found != kind:
+            raise wrong_type(oid, found, kind)
+        return data
+
+    def read_many(self, oids: Iterable[bytes]) -> Iterator[tuple[bytes, int, bytes]]:
+        """(oid, type, data) of each distinct oid, in pack order.
+
+        Where the source lacks bytes, one Need names those of everything that is left, not of one object.
+        """
+        order = {pack.name: number for number, pack in enumerate(self.packs)}
+        found = [(self._locate(oid), oid) for oid in set(oids)]
+        found.sort(key=lambda item: (order[item[0][0].name], item[0][1]))
+        for position, ((pack, offset), oid) in enumerate(found):
+            try:
+                kind, data = self._read_at(oid, pack, offset)
+            except Need as need:
+                raise Need(self._missing(need.ranges, [place for place, _ in found[position + 1 :]])) from None
+            yield oid, kind, data
+
+    def chunks(self, oid: bytes) -> Iterator[bytes]:
+        """The data in pieces, verified before the last one is handed out; an object that is no delta is streamed.
+
+        The iterator may be asked again after a Need.
+        """
+        pack, offset = self._locate(oid)
+        entry = self._head(pack, offset)
+        if entry.base is not None or entry.size <= _WHOLE:
+            return iter([self.read(oid)[1]])
+        self._check_size(oid, entry.size)
+        return _Pieces(self.source, oid, pack, offset, entry)
+
+    def prefix(self, digits: str, limit: int) -> list[bytes]:
+        """Up to `limit` oids that begin with these hex digits, sorted."""
+        found: set[bytes] = set()
+        for pack in self.packs:
+            found.update(pack.index.prefix(digits, limit))
+        return sorted(found)[:limit]
+
+    # Finding
+
+    def _find(self, oid: bytes) -> tuple[PackFile, int] | None:
+        asked = self._asked
+        for position, pack in enumerate(asked):
+            offset = pack.index.find(oid)
+            if offset is not None:
+                if position:
+                    # The neighbours of an object are in its pack: ask that one first from now on.
+                    asked.insert(0, asked.pop(position))
+                return pack, offset
+        return None
+
+    def _locate(self, oid: bytes) -> tuple[PackFile, int]:
+        found = self._find(oid)
+        if found is None:
+            raise ObjectNotFound(f"object {oid.hex()} is not in this repository")
+        return found
+
+    def _missing(
+        self, ranges: list[tuple[str, int, int]], places: list[tuple[PackFile, int]]
+    ) -> list[tuple[str, int, int]]:
+        for pack, offset in places:
+            if self.cache.get((self._keys[pack.name], offset)) is None:
+                try:
+                    self._entry(pack, offset)
+                except Need as need:
+                    ranges = ranges + need.ranges
+                except (PackError, CorruptObject, TooLarge):
+                    continue
+        return ranges
+
+    # Entries
+
+    def _head(self, pack: PackFile, offset: int) -> _Entry:
+        length = min(pack.end(offset) - offset, _HEAD)
+        return _parse_entry(self.source.read(pack.name, offset, length))
+
+    def _entry(self, pack: PackFile, offset: int) -> _Entry:
+        length = pack.end(offset) - offset
+        if length > _WHOLE:
+            size = self._head(pack, offset).size
+            self._check_size(None, size)
+        return _parse_entry(self.source.read(pack.name, offset, length))
+
+    def _check_size(self, oid: bytes | None, size: int) -> None:
+        limit = self.limits.object_bytes
+        if limit is not None and size > limit:
+            what = f"object {oid.hex()}" if oid is not None else "an object"
+            raise TooLarge(f"{what} has {size} bytes, more than the limit of {limit}", size=size, limit=limit)
+
+    def _base(self, pack: PackFile, offset: int, base: int | bytes) -> tuple[PackFile, int]:
+        if isinstance(base, int):
+            if not 0 < base <= offset - _MIN_OFFSET:
+                raise PackError(f"the delta at offset {offset} has its base outside the pack", offset=offset)
+            return pack, offset - base
+        at = pack.index.find(base)
+        if at is not None:
+            return pack, at
+        found = self._find(base)
+        if found is None:
+            raise PackError(f"base {base.hex()} of the delta at offset {offset} is missing", offset=offset)
+        return found
+
+    def _type(self, pack: PackFile, offset: int, entry: _Entry) -> int:
+        types = self._types
+        passed: list[tuple[str, int]] = []
+        while True:
+            key = (self._keys[pack.name], offset)
+            known = types.get(key)
+            if known is None and entry.base is None:
+                known = entry.kind
+            if known is not None:
+                break
+            passed.append(key)
+            if len(passed) > self._chain:
+                raise PackError(f"the delta chain at offset {offset} is too long", offset=offset)
+            assert entry.base is not None
+            pack, offset = self._base(pack, offset, entry.base)
+            known = types.get((self._keys[pack.name], offset))
+            if known is not None:
+                break
+            entry = self._head(pack, offset)
+        if len(types) + len(passed) > _KNOWN_TYPES:
+            types.clear()
+        types.update(dict.fromkeys(passed, known))
+        return known
+
+    def _result_size(self, pack: PackFile, offset: int, entry: _Entry) -> int:
+        raw = entry.raw
+        while True:
+            head = inflate.decompressobj().decompress(raw[entry.start :], 32)
+            if len(head) >= min(entry.size, 20):
+                return delta_sizes(head)[1]
+            whole = pack.end(offset) - offset
+            if len(raw) >= whole:
+                raise PackError(f"the delta at offset {offset} ends early", offset=offset)
+            raw = self.source.read(pack.name, offset, min(whole, len(raw) * 8))
+
+    # Resolving
+
+    def _read_at(self, oid: bytes, pack: PackFile, offset: int) -> tuple[int, bytes]:
+        key = (self._keys[pack.name], offset)
+        cached = self.cache.get(key)
+        if cached is not None and cached[2] == oid:
+            return cached[0], cached[1]
+        try:
+            kind, data = cached[:2] if cached is not None else self._resolve(oid, pack, offset)
+        except PackError as error:
+            raise _damaged(oid, pack, error) from error
+        if hash_object(kind, data) != oid:
+            raise CorruptObject(f"object {oid.hex()} is damaged: its bytes have another hash", object=oid.hex())
+        self.cache.put(key, (kind, data, oid))
+        return kind, data
+
+    def _resolve(self, oid: bytes, pack: PackFile, offset: int) -> tuple[int, bytes]:
+        """Follow the chain down to a whole object or a cached one, then apply the deltas upwards."""
+        deltas: list[tuple[tuple[str, int], bytes]] = []
+        while True:
+            key = (self._keys[pack.name], offset)
+            cached = self.cache.get(key) if deltas else None
+            if cached is not None:
+                kind, data = cached[0], cached[1]
+                break
+            entry = self._entry(pack, offset)
+            self._check_size(oid, entry.size)
+            data = _inflate(entry.raw[entry.start :], entry.size, offset)
+            if entry.base is None:
+                kind = entry.kind
+                if deltas:
+                    self.cache.put(key, (kind, data, None))
+                break
+            deltas.append((key, data))
+            if len(deltas) > self._chain:
+                raise PackError(f"the delta chain of the object at offset {offset} is too long", offset=offset)
+            pack, offset = self._base(pack, offset, entry.base)
+        limit = self.limits.object_bytes
+        while deltas:
+            key, delta = deltas.pop()
+            size = delta_sizes(delta)[1]
+            self._check_size(oid, size)
+            data = apply_delta(data, delta, size if limit is None else limit)
+            if deltas:
+                self.cache.put(key, (kind, data, None))
+        return kind, data
+
+
+class _Pieces:
+    """Streams one whole (not deltified) entry; a Need leaves it as it was."""
+
+    def __init__(self, source: Source, oid: bytes, pack: PackFile, offset: int, entry: _Entry) -> None:
+        self._source = source
+        self._oid = oid
+        self._name = pack.name
+        self._at = offset + entry.start
+        self._end = pack.end(offset)
+        self._left = entry.size
+        self._inflate = inflate.decompressobj()
+        self._pending = b""
+        self._hash = hashlib.sha1(b"%s %d\0" % (TYPE_NAMES[entry.kind], entry.size), usedforsecurity=False)
+
+    def __iter__(self) -> _Pieces:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._left < 0:
+            raise StopIteration
+        while True:
+            if not self._pending and self._at < self._end:
+                raw = self._source.read(self._name, self._at, min(_PIECE, self._end - self._at))
+                self._at += len(raw)
+                self._pending = raw
+            piece = self._step()
+            if piece:
+                self._left -= len(piece)
+                self._hash.update(piece)
+                if self._left == 0:
+                    self._finish()
+                return piece
+
+    def _step(self) -> bytes:
+        raw, self._pending = self._pending, b""
+        try:
+            piece = self._inflate.decompress(raw, min(_PIECE, self._left))
+        except inflate.error as error:
+            raise self._damage(str(error)) from None
+        self._pending = self._inflate.unconsumed_tail
+        if not piece and (self._inflate.eof or not raw):
+            raise self._damage("its data ends early")
+        return bytes(piece)
+
+    def _finish(self) -> None:
+        if self._hash.digest() != self._oid:
+            raise self._damage("its bytes have another hash")
+        self._left = -1
+
+    def _damage(self, why: str) -> CorruptObject:
+        return CorruptObject(f"object {self._oid.hex()} is damaged: {why}", object=self._oid.hex())
+
+
+def _parse_entry(raw: bytes) -> _Entry:
+    """Header of an entry: type, size, and where a delta has its base."""
+    try:
+        byte = raw[0]
+        kind = byte >> 4 & 7
+        size = byte & 15
+        shift = 4
+        at = 1
+        while byte & 128:
+            byte = raw[at]
+            size |= (byte & 127) << shift
+            shift += 7
+            at += 1
+        if kind in TYPE_NAMES:
+            return _Entry(kind, size, None, at, raw)
+        if kind == OFS_DELTA:
+            byte = raw[at]
+            at += 1
+            distance = byte & 127
+            while byte & 128:
+                byte = raw[at]
+                at += 1
+                distance = (distance + 1) << 7 | byte & 127
+            return _Entry(kind, size, distance, at, raw)
+        if kind == REF_DELTA and len(raw) >= at + 20:
+            return _Entry(kind, size, raw[at : at + 20], at + 20, raw)
+    except IndexError:
+        pass
+    raise PackError("an entry's header is damaged")
+
+
+def _inflate(raw: bytes, size: int, offset: int) -> bytes:
+    """The whole stream, which must give exactly `size` bytes."""
+    stream = inflate.decompressobj()
+    try:
+        # One byte of room more than is expected: shows a stream that is too long, and lets the end be seen.
+        data = stream.decompress(raw, size + 1)
+    except inflate.error as error:
+        raise PackError(f"the data at offset {offset} does not inflate: {error}", offset=offset) from None
+    if len(data) != size or not stream.eof:
+        raise PackError(f"the data at offset {offset} has another size than it says", offset=offset)
+    return bytes(data)
+
+
+def _damaged(oid: bytes, pack: PackFile, error: PackError) -> CorruptObject:
+    return CorruptObject(f"object {oid.hex()} is damaged in {pack.name}: {error.detail}", object=oid.hex())
+
+
+def wrong_type(oid: bytes, found: int, wanted: int) -> WrongType:
+    """The error that names both types."""
+    names = TYPE_NAMES
+    return WrongType(f"{oid.hex()} is a {names[found].decode()}, not a {names[wanted].decode()}")
