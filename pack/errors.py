@@ -49,6 +49,7 @@
     ├── StoreUnavailable (503)         store_unavailable
     ├── WorkerLost (503)               worker_lost
     ├── DeadlineExceeded (503)         deadline_exceeded
+    ├── Overloaded (503)               overloaded         too much waits already
     └── Cancelled (409)                cancelled
 """
 
@@ -299,6 +300,12 @@ class WorkerLost(PackhouseError):
 class DeadlineExceeded(PackhouseError):
     status = 503
     code = "deadline_exceeded"
+    retry_after = 1
+
+
+class Overloaded(PackhouseError):
+    status = 503
+    code = "overloaded"
     retry_after = 1
 
 
