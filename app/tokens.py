@@ -12,6 +12,7 @@ again when it changes.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import secrets
@@ -128,11 +129,9 @@ class Tokens:
         """The bearer of a request's Authorization header; AuthenticationRequired where it names none."""
         if self._path is None:
             return EVERYONE
-        try:
+        # A file that is being replaced, or was broken, opens no door and closes none.
+        with contextlib.suppress(BadTokensFile):
             self._load()
-        except BadTokensFile:
-            # A file that is being replaced, or was broken, opens no door and closes none.
-            pass
         scheme, _, value = (authorization or "").partition(" ")
         token = None
         if scheme.lower() == "bearer":
@@ -142,7 +141,7 @@ class Tokens:
         return token
 
     def check(self, bearer: Bearer, owner: str, name: str, verb: Verb) -> None:
-        """Lets the request pass, or raises: what may not be read does not exist; what may only be read is NotAllowed."""
+        """Lets the request pass, or raises RepoNotFound (what may not be read does not exist) or NotAllowed."""
         if not (bearer.covers(owner, name) and bearer.may("read")):
             raise RepoNotFound(f"there is no repository {owner}/{name}")
         if not bearer.may(verb):

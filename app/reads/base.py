@@ -47,6 +47,7 @@ class Tally:
         self.counts: dict[str, int] = {}
         self.visits = 0
         self.max_visits = max_visits
+        self.resume: Any = None
 
     def skip(self, path: bytes | None, reason: str) -> None:
         """One thing was left out for `reason`; the first hundred are named."""
@@ -62,6 +63,11 @@ class Tally:
         """Charge `count` visits; False once the budget is spent (the caller admits `budget` and ends)."""
         self.visits += count
         return self.max_visits is None or self.visits <= self.max_visits
+
+    def stop(self, position: Any) -> None:
+        """The work's budget ends the list here; the next page goes on right after `position`."""
+        self.admit("budget")
+        self.resume = position
 
     @property
     def complete(self) -> bool:

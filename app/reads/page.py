@@ -1,0 +1,204 @@
+"""One page, one stream or one single answer of a read, encoded; the same code on the event loop and in a worker."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import orjson
+
+from app.cursors import Position, seal
+from app.reads.base import ListRead, Params, Tally, tail_of
+from storage.repository import open_view
+
+if TYPE_CHECKING:
+    from pack.view import View
+    from storage.repository import Handle
+
+# NDJSON leaves in blocks of about this size.
+BLOCK_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Request:
+    """A read as it crosses to a worker.
+
+    `module` is a name in app.reads; `bound` and `key` make the cursor of the next page.
+    `pin` and `position` come from a cursor, or from a stream that has to begin again in its middle.
+    """
+
+    handle: Handle
+    module: str
+    params: Params
+    key: bytes = b""
+    bound: bytes = b""
+    pin: dict[str, Any] | None = None
+    position: Any = None
+    limit: int | None = None
+    max_bytes: int | None = None
+    max_visits: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An encoded JSON body, the commit it was read at (hex), whether it is complete, and its working time."""
+
+    body: bytes
+    commit: str | None
+    complete: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of a stream: NDJSON records, and all that is needed to go on behind them.
+
+    The first block of a stream has no data: everything that can be refused has passed when it comes.
+    The last one holds the end record's members in `end`.
+    """
+
+    data: bytes
+    pin: dict[str, Any]
+    position: Any = None
+    count: int = 0
+    commit: str | None = None
+    end: dict[str, Any] | None = None
+
+
+@dataclass
+class _Run:
+    """A list read under way: its rows, budgets and tally."""
+
+    view: View
+    request: Request
+    read: ListRead
+    pin: dict[str, Any]
+    tally: Tally
+    started: float = field(default_factory=perf_counter)
+
+    def records(self) -> Iterator[tuple[bytes, Any]]:
+        rows = self.read.rows(self.view, self.request.params, self.pin, self.tally, self.request.position)
+        for record, position in rows:
+            yield orjson.dumps(record), position
+
+
+def load(module: str) -> Any:
+    return importlib.import_module(f"app.reads.{module}")
+
+
+def _start(view: View, request: Request) -> _Run:
+    read = cast(ListRead, load(request.module))
+    pin = request.pin if request.pin is not None else read.pin(view, request.params)
+    return _Run(view, request, read, pin, Tally(request.max_visits))
+
+
+def single(view: View, request: Request) -> Answer:
+    """The answer of a single read."""
+    started = perf_counter()
+    answer = load(request.module).read(view, request.params)
+    base = {
+        "generation": request.handle.generation,
+        "commit": answer.get("commit"),
+        "complete": True,
+        "next_cursor": None,
+        "skipped": [],
+        "skipped_counts": {},
+    }
+    document = base | answer
+    return Answer(orjson.dumps(document), document["commit"], document["complete"], perf_counter() - started)
+
+
+def page(view: View, request: Request) -> Answer:
+    """One page of a list: up to `limit` records and `max_bytes` of them, but one record at least."""
+    run = _start(view, request)
+    head = run.read.head(view, request.params, run.pin)
+    records: list[bytes] = []
+    size, last, more = 0, request.position, False
+    for record, position in run.records():
+        full = (request.limit is not None and len(records) >= request.limit) or (
+            request.max_bytes is not None and size + len(record) > request.max_bytes and records
+        )
+        if full:
+            more = True
+            break
+        records.append(record)
+        size += len(record) + 1
+        last = position
+    # The walk's own budget ended it: go on where it stopped.
+    if not more and run.tally.resume is not None:
+        more, last = True, run.tally.resume
+    fields = run.tally.fields()
+    fields["complete"] = fields["complete"] and not more
+    cursor = None
+    if more:
+        cursor = seal(request.key, request.bound, Position(run.pin, last, request.handle.generation))
+    document = {
+        "generation": request.handle.generation,
+        "commit": None,
+        **fields,
+        "next_cursor": cursor,
+        **head,
+        **tail_of(run.read, view, request.params, run.pin, run.tally),
+    }
+    body = b'%s,"%s":[%s]}' % (orjson.dumps(document)[:-1], run.read.KEY.encode(), b",".join(records))
+    return Answer(body, document["commit"], document["complete"], perf_counter() - run.started)
+
+
+def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
+    """The list as NDJSON blocks; `done` records went out before, when a stream begins again in its middle."""
+    run = _start(view, request)
+    head = run.read.head(view, request.params, run.pin)
+    commit = head.get("commit")
+    yield Block(b"", run.pin, request.position, done, commit)
+    lines: list[bytes] = []
+    size, total, count, last, more = 0, 0, done, request.position, False
+    for record, position in run.records():
+        full = (request.limit is not None and count >= request.limit) or (
+            request.max_bytes is not None and total + len(record) > request.max_bytes and count
+        )
+        if full:
+            more = True
+            break
+        lines.append(record)
+        size += len(record) + 1
+        total += len(record) + 1
+        count += 1
+        last = position
+        if size >= BLOCK_BYTES:
+            yield Block(b"\n".join(lines) + b"\n", run.pin, last, count, commit)
+            lines, size = [], 0
+    if not more and run.tally.resume is not None:
+        more, last = True, run.tally.resume
+    fields = run.tally.fields()
+    fields["complete"] = fields["complete"] and not more
+    cursor = None
+    if more:
+        cursor = seal(request.key, request.bound, Position(run.pin, last, request.handle.generation))
+    end = {
+        "end": True,
+        **fields,
+        "next_cursor": cursor,
+        "generation": request.handle.generation,
+        **head,
+        **tail_of(run.read, view, request.params, run.pin, run.tally),
+    }
+    data = b"\n".join(lines) + b"\n" if lines else b""
+    yield Block(data, run.pin, last, count, commit, end)
+
+
+def work_single(request: Request) -> Answer:
+    """`single` in a worker."""
+    return single(open_view(request.handle), request)
+
+
+def work_page(request: Request) -> Answer:
+    """`page` in a worker."""
+    return page(open_view(request.handle), request)
+
+
+def work_stream(request: Request, done: int = 0) -> Iterator[Block]:
+    """`stream` in a worker."""
+    yield from stream(open_view(request.handle), request, done)
