@@ -1,0 +1,236 @@
+"""What differs between two trees, path by path, in the order of `git diff-tree -r`.
+
+Two versions of a directory are compared as raw bytes: what they share at the front and at the end is stepped over,
+and only the window between is parsed. Subtrees of equal oid are never read. Entries are ordered as tree objects
+order them (a directory sorts as if its name ended in a slash), so a file that became a directory is a deletion of
+the file and additions below it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pack.errors import BadObject, CorruptData, ObjectNotFound, WrongType
+from pack.tree import DIRECTORY, normal_mode
+
+if TYPE_CHECKING:
+    from pack.view import View
+
+MAX_DEPTH: Final = 2048
+
+Match = Callable[[bytes, bool], bool]
+Skip = Callable[[bytes, str], None]
+Visit = Callable[[int], bool]
+
+# (sort key, mode, name, oid); the key of a directory is its name with a slash
+_Raw = tuple[bytes, int, bytes, bytes]
+_Pair = tuple[_Raw | None, _Raw | None]
+
+_ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
+_WHOLE_ENTRIES = re.compile(rb"(?:[^\0]*+\0.{20})*+", re.DOTALL)
+_FORMAT: Final = 0o170000
+
+
+class Change(NamedTuple):
+    """One changed path. The side that does not exist is None throughout; `similarity` is a percentage, for R."""
+
+    status: str
+    old_path: bytes | None
+    new_path: bytes | None
+    old_mode: int | None
+    new_mode: int | None
+    old_oid: bytes | None
+    new_oid: bytes | None
+    similarity: int | None = None
+
+    @property
+    def path(self) -> bytes:
+        """The path by which the change is listed: the new one where there is one."""
+        path = self.new_path if self.new_path is not None else self.old_path
+        assert path is not None
+        return path
+
+
+def diff_trees(
+    view: View,
+    old_tree: bytes | None,
+    new_tree: bytes | None,
+    match: Match | None = None,
+    *,
+    skip: Skip | None = None,
+    visit: Visit | None = None,
+) -> Iterator[Change]:
+    """Changes (A, D, M, T) from `old_tree` to `new_tree`, None standing for the empty tree.
+
+    `match(path, is_tree)` says whether a path is wanted, for a directory whether anything below it may be.
+    `visit(n)` is charged for entries looked at and ends the walk by returning False. `skip(path, reason)` is told of
+    directories that cannot be read or are too deep; without it ObjectNotFound and BadObject are raised.
+    """
+    if old_tree == new_tree:
+        return
+    top = _compare(view, old_tree, new_tree, b"", skip)
+    stack: list[tuple[bytes, Iterator[_Pair]]] = [(b"", iter(top))]
+    if visit is not None and not visit(len(top)):
+        return
+    while stack:
+        prefix, pairs = stack[-1]
+        for old, new in pairs:
+            here = old or new
+            assert here is not None
+            path = prefix + here[2]
+            tree = here[1] == DIRECTORY
+            if match is not None and not match(path, tree):
+                continue
+            if not tree:
+                yield _change(path, old, new)
+                continue
+            if len(stack) >= MAX_DEPTH:
+                _refuse(path, "budget", skip, BadObject(f"trees are nested deeper than {MAX_DEPTH}"))
+                continue
+            below = _compare(view, old and old[3], new and new[3], path, skip)
+            if visit is not None and not visit(len(below) + 1):
+                return
+            stack.append((path + b"/", iter(below)))
+            break
+        else:
+            stack.pop()
+
+
+def _change(path: bytes, old: _Raw | None, new: _Raw | None) -> Change:
+    if old is None:
+        assert new is not None
+        return Change("A", None, path, None, new[1], None, new[3])
+    if new is None:
+        return Change("D", path, None, old[1], None, old[3], None)
+    status = "M" if old[1] & _FORMAT == new[1] & _FORMAT else "T"
+    return Change(status, path, path, old[1], new[1], old[3], new[3])
+
+
+def _refuse(path: bytes, reason: str, skip: Skip | None, error: Exception) -> None:
+    if skip is None:
+        raise error
+    skip(path, reason)
+
+
+def _compare(view: View, old: bytes | None, new: bytes | None, path: bytes, skip: Skip | None) -> list[_Pair]:
+    """The pairs in which two versions of one directory differ; none where one of them cannot be read."""
+    try:
+        before = view.tree_data(old) if old is not None else b""
+        after = view.tree_data(new) if new is not None else b""
+        return compare_raw(before, after)
+    except ObjectNotFound as error:
+        _refuse(path, "not_fetched", skip, error)
+    except (CorruptData, WrongType) as error:
+        _refuse(path, "bad_object", skip, error)
+    return []
+
+
+def compare_raw(old: bytes, new: bytes) -> list[_Pair]:
+    """The entries in which two raw tree objects differ, paired by name and kind, in tree order."""
+    before, after = _windows(old, new)
+    if not before:
+        return [(None, entry) for entry in after]
+    if not after:
+        return [(entry, None) for entry in before]
+    pairs: list[_Pair] = []
+    i = j = 0
+    while i < len(before) and j < len(after):
+        left, right = before[i], after[j]
+        if left[0] == right[0]:
+            if left[3] != right[3] or left[1] != right[1]:
+                pairs.append((left, right))
+            i += 1
+            j += 1
+        elif left[0] < right[0]:
+            pairs.append((left, None))
+            i += 1
+        else:
+            pairs.append((None, right))
+            j += 1
+    pairs.extend((entry, None) for entry in before[i:])
+    pairs.extend((None, entry) for entry in after[j:])
+    return pairs
+
+
+def _windows(old: bytes, new: bytes) -> tuple[list[_Raw], list[_Raw]]:
+    """Parsed entries of both trees without the entries they share at the front and at the end."""
+    if not old or not new:
+        return _entries(old, 0, 0)[0], _entries(new, 0, 0)[0]
+    shared = _common_prefix(old, new)
+    found = _WHOLE_ENTRIES.match(old, 0, shared)
+    start = found.end() if found is not None else 0
+    tail = _common_suffix(old, new, min(len(old), len(new)) - start)
+    before, left_old = _entries(old, start, tail)
+    after, left_new = _entries(new, start, tail)
+    # The shared bytes may begin inside an entry, at different depths into it: step on to a border that both have.
+    while left_old != left_new:
+        if left_old > left_new:
+            more, left_old = _entries(old, len(old) - left_old, left_new)
+            before += more
+        else:
+            more, left_new = _entries(new, len(new) - left_new, left_old)
+            after += more
+    return before, after
+
+
+def _entries(data: bytes, start: int, tail: int) -> tuple[list[_Raw], int]:
+    """Entries from `start` until at most `tail` bytes are left; and how many bytes are left."""
+    entries: list[_Raw] = []
+    end = len(data) - tail
+    position = start
+    matcher = _ENTRY.match
+    modes = _modes
+    while position < end:
+        found = matcher(data, position)
+        if found is None:
+            raise BadObject("the bytes are no tree object")
+        mode, name, oid = found.groups()
+        kind = modes[mode]
+        entries.append((name + b"/" if kind == DIRECTORY else name, kind, name, oid))
+        position = found.end()
+    return entries, len(data) - position
+
+
+class _Modes(dict[bytes, int]):
+    """Octal text → normalised mode, remembered for the few short texts that occur."""
+
+    def __missing__(self, text: bytes) -> int:
+        mode = normal_mode(int(text, 8))
+        if len(self) < 64 and len(text) < 8:
+            self[text] = mode
+        return mode
+
+
+_modes = _Modes()
+
+
+def _common_prefix(a: bytes, b: bytes) -> int:
+    """How many leading bytes are equal, by halving: comparing slices is far faster than a loop over bytes."""
+    low, high = 0, min(len(a), len(b))
+    if a[:high] == b[:high]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _common_suffix(a: bytes, b: bytes, limit: int) -> int:
+    """How many trailing bytes are equal, at most `limit`."""
+    low, high = 0, limit
+    if limit <= 0:
+        return 0
+    if a[-high:] == b[-high:]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if a[len(a) - middle : len(a) - low] == b[len(b) - middle : len(b) - low]:
+            low = middle
+        else:
+            high = middle
+    return low
