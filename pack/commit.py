@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
 from binascii import unhexlify
-from functools import lru_cache
 from typing import Final, NamedTuple
 
+from pack.charset import decode
 from pack.errors import BadObject
 from pack.ident import Ident, parse_ident
 
@@ -132,7 +131,7 @@ def subject(message: bytes) -> bytes:
     """git's %s: the lines of the first paragraph joined by spaces."""
     lines: list[bytes] = []
     for line in message.split(b"\n"):
-        bare = line.rstrip(b" \t\r\v\f")
+        bare = line.rstrip(b" \t\r")
         if bare:
             lines.append(bare)
         elif lines:
@@ -140,131 +139,6 @@ def subject(message: bytes) -> bytes:
     return b" ".join(lines)
 
 
-@lru_cache(maxsize=256)
-def codec(name: bytes) -> str:
-    """The Python codec for an encoding header's value; UTF-8 for what is unknown or no character encoding."""
-    try:
-        found = codecs.lookup(name.decode("ascii").strip())
-    except (LookupError, UnicodeDecodeError, ValueError):
-        return "utf-8"
-    return found.name if found.name in _CHARACTER_SETS else "utf-8"
-
-
-# The names (as codecs.lookup gives them) of encodings that are plain character sets. Python knows more "encodings",
-# among them transformations (rot13, zip, hex) and ones that are slow or stateful over hostile input (idna, punycode).
-_CHARACTER_SETS: Final = frozenset(
-    [
-        "ascii",
-        "big5",
-        "big5hkscs",
-        "cp037",
-        "cp1006",
-        "cp1026",
-        "cp1125",
-        "cp1140",
-        "cp1250",
-        "cp1251",
-        "cp1252",
-        "cp1253",
-        "cp1254",
-        "cp1255",
-        "cp1256",
-        "cp1257",
-        "cp1258",
-        "cp273",
-        "cp424",
-        "cp437",
-        "cp500",
-        "cp720",
-        "cp737",
-        "cp775",
-        "cp850",
-        "cp852",
-        "cp855",
-        "cp856",
-        "cp857",
-        "cp858",
-        "cp860",
-        "cp861",
-        "cp862",
-        "cp863",
-        "cp864",
-        "cp865",
-        "cp866",
-        "cp869",
-        "cp874",
-        "cp875",
-        "cp932",
-        "cp949",
-        "cp950",
-        "euc_jis_2004",
-        "euc_jisx0213",
-        "euc_jp",
-        "euc_kr",
-        "gb18030",
-        "gb2312",
-        "gbk",
-        "hp-roman8",
-        "hz",
-        "iso2022_jp",
-        "iso2022_jp_1",
-        "iso2022_jp_2",
-        "iso2022_jp_2004",
-        "iso2022_jp_3",
-        "iso2022_jp_ext",
-        "iso2022_kr",
-        "iso8859-1",
-        "iso8859-10",
-        "iso8859-11",
-        "iso8859-13",
-        "iso8859-14",
-        "iso8859-15",
-        "iso8859-16",
-        "iso8859-2",
-        "iso8859-3",
-        "iso8859-4",
-        "iso8859-5",
-        "iso8859-6",
-        "iso8859-7",
-        "iso8859-8",
-        "iso8859-9",
-        "johab",
-        "koi8-r",
-        "koi8-t",
-        "koi8-u",
-        "kz1048",
-        "mac-croatian",
-        "mac-cyrillic",
-        "mac-greek",
-        "mac-iceland",
-        "mac-latin2",
-        "mac-roman",
-        "mac-turkish",
-        "ptcp154",
-        "shift_jis",
-        "shift_jis_2004",
-        "shift_jisx0213",
-        "tis-620",
-        "utf-16",
-        "utf-16-be",
-        "utf-16-le",
-        "utf-32",
-        "utf-32-be",
-        "utf-32-le",
-        "utf-7",
-        "utf-8",
-    ]
-)
-
-
 def text(data: bytes, encoding: bytes | None) -> str:
-    """`data` as text: by the commit's encoding header, else UTF-8; what does not decode becomes U+FFFD.
-
-    Where the named encoding cannot decode the bytes, they are read as UTF-8, as git shows them untouched.
-    """
-    if encoding is not None:
-        try:
-            return data.decode(codec(encoding))
-        except (UnicodeError, ValueError):
-            pass
-    return data.decode("utf-8", "replace")
+    """`data` as text, by the commit's encoding header; see `charset.decode`."""
+    return decode(data, encoding)[0]

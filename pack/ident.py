@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
-# git's isspace: no vertical tab, no form feed.
-_SPACE: Final = b" \t\n\r"
-_DIGITS: Final = frozenset(b"0123456789")
+_SPACE: Final = b" \t\n\r"  # git's isspace knows no vertical tab and no form feed
+_DATE = re.compile(rb"([0-9]+)[ \t\n\r]*([+-][0-9]+)")
 MAX_TIME: Final = (1 << 63) - 1
 
 
@@ -24,7 +24,7 @@ def parse_ident(raw: bytes) -> Ident:
     """Read the value of an author, committer or tagger line; never fails, damaged parts come out empty.
 
     The e-mail begins at the first `<` and ends at the first `>`; the time follows the last `>`, since addresses
-    with a stray `>` exist.
+    with a stray `>` exist. As in git, a time without a zone is no time; what stands there is then kept in `tz`.
     """
     begin = raw.find(b"<")
     end = raw.find(b">", begin)
@@ -32,10 +32,10 @@ def parse_ident(raw: bytes) -> Ident:
         return Ident(b"", b"", None, b"", raw)
     name = raw[:begin].rstrip(_SPACE)
     email = raw[begin + 1 : end]
-    rest = raw[raw.rfind(b">") + 1 :].strip(_SPACE)
-    seconds, _, tz = rest.partition(b" ")
-    tz = tz.strip(_SPACE)
-    if seconds and _DIGITS.issuperset(seconds) and tz[:1] in (b"+", b"-") and tz[1:2].isdigit() and len(seconds) < 20:
-        time = int(seconds)
-        return Ident(name, email, time if time <= MAX_TIME else None, tz, raw)
-    return Ident(name, email, None, tz or (rest if seconds and not seconds.isdigit() else b""), raw)
+    date = raw[raw.rfind(b">") + 1 :].lstrip(_SPACE)
+    found = _DATE.match(date)
+    if found is None:
+        return Ident(name, email, None, date.rstrip(_SPACE), raw)
+    # Twenty digits and more overflow anyway, and reading thousands of them would take long.
+    time = int(found[1]) if len(found[1]) < 20 else MAX_TIME + 1
+    return Ident(name, email, time if time <= MAX_TIME else None, found[2], raw)
