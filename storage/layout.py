@@ -1,0 +1,97 @@
+"""Where things lie in a store.
+
+    {owner}/{name}.git/
+      objects/pack/pack-{40 random hex}.pack .idx    immutable; named at random: names are needed before checksums
+      packhouse/generations/{number:020}             the authority: a manifest each, created once, never deleted
+      packhouse/latest                               a hint: a copy of a recent manifest
+      packhouse/refs-{hash}                          a sorted immutable table of all refs
+      packhouse/packs-{hash}                         the packs of a manifest that has too many to name them itself
+      packhouse/operation                            the id of the operation that was started last (a hint, too)
+    _packhouse/format                                the version of all this
+    _packhouse/cursor-key                            what cursors are authenticated with
+    _packhouse/operations/{id}[.cancel|.end]         operations
+    _packhouse/proof/…                               scratch of the start-up proof
+
+An owner never starts with an underscore, so the two kinds cannot meet.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from pack.errors import BadParameter
+
+FORMAT_KEY = "_packhouse/format"
+CURSOR_KEY = "_packhouse/cursor-key"
+OPERATIONS = "_packhouse/operations/"
+PROOF = "_packhouse/proof/"
+
+_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_OPERATION = re.compile(r"[0-9a-z]{8,40}")
+
+
+def is_segment(text: str) -> bool:
+    return _SEGMENT.fullmatch(text) is not None and not text.endswith((".git", ".lock"))
+
+
+def check_name(owner: str, name: str) -> None:
+    """BadParameter when one of them cannot be part of a repository's name."""
+    for parameter, value in (("owner", owner), ("name", name)):
+        if not is_segment(value):
+            raise BadParameter(
+                "Owner and name are 1 to 100 of A-Z a-z 0-9 . _ -, start with a letter or digit, "
+                "and do not end in .git or .lock.",
+                parameter=parameter,
+            )
+
+
+def repository(owner: str, name: str) -> str:
+    """The prefix of all keys of a repository, with its slash."""
+    check_name(owner, name)
+    return f"{owner}/{name}.git/"
+
+
+def pack_name() -> str:
+    """A new name for a pack, without its extension."""
+    return f"pack-{secrets.token_hex(20)}"
+
+
+def pack(name: str) -> str:
+    return f"objects/pack/{name}.pack"
+
+
+def index(name: str) -> str:
+    return f"objects/pack/{name}.idx"
+
+
+def generations(owner: str, name: str) -> str:
+    return f"{repository(owner, name)}packhouse/generations/"
+
+
+def generation(owner: str, name: str, number: int) -> str:
+    return f"{generations(owner, name)}{number:020}"
+
+
+def latest(owner: str, name: str) -> str:
+    return f"{repository(owner, name)}packhouse/latest"
+
+
+def last_operation(owner: str, name: str) -> str:
+    return f"{repository(owner, name)}packhouse/operation"
+
+
+def is_operation(id_: str) -> bool:
+    return _OPERATION.fullmatch(id_) is not None
+
+
+def operation(id_: str) -> str:
+    return OPERATIONS + id_
+
+
+def operation_cancel(id_: str) -> str:
+    return f"{OPERATIONS}{id_}.cancel"
+
+
+def operation_end(id_: str) -> str:
+    return f"{OPERATIONS}{id_}.end"

@@ -1,0 +1,75 @@
+"""Where a pack goes while it arrives: to its final place in the store, under a name drawn before its checksum is
+known.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from storage import layout
+from storage.backend import Backend, Upload
+from storage.manifest import PackRecord
+
+
+class Result(Protocol):
+    """What of `pack.stream.PackResult` is used here."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def own_objects(self) -> int: ...
+    @property
+    def own_end(self) -> int: ...
+    @property
+    def checksum(self) -> bytes: ...
+    @property
+    def tail(self) -> bytes: ...
+    @property
+    def header(self) -> bytes | None: ...
+
+
+class PackSink:
+    """Takes one pack. Until `finish` nothing is visible; after it the pack is in the store, though no manifest
+    names it.
+    """
+
+    def __init__(self, backend: Backend, prefix: str, name: str, upload: Upload) -> None:
+        self.name = name
+        self._backend = backend
+        self._prefix = prefix
+        self._upload = upload
+
+    @classmethod
+    async def open(cls, backend: Backend, owner: str, name: str) -> PackSink:
+        prefix = layout.repository(owner, name)
+        pack = layout.pack_name()
+        return cls(backend, prefix, pack, await backend.upload(prefix + layout.pack(pack)))
+
+    @property
+    def size(self) -> int:
+        """Bytes taken so far."""
+        return self._upload.size
+
+    async def write(self, chunk: bytes | bytearray | memoryview) -> None:
+        await self._upload.write(chunk)
+
+    def read_back(self, offset: int, length: int) -> bytes:
+        """Bytes of what was written, for the parser; from a local file."""
+        return self._upload.read_back(offset, length)
+
+    async def finish(self, result: Result, index: bytes) -> PackRecord:
+        """Complete a thin pack, make pack and index durable, in that order: git takes an .idx for a sign of its
+        .pack.
+        """
+        if result.tail:
+            await self._upload.write(result.tail)
+        size = self._upload.size
+        await self._upload.finish(result.header or b"")
+        await self._backend.create(self._prefix + layout.index(self.name), index)
+        return PackRecord(self.name, size, result.count, result.own_objects, result.own_end, result.checksum)
+
+    async def abort(self) -> None:
+        """Take the pack back, finished or not; only for packs that no manifest names."""
+        await self._upload.abort()
+        await self._backend.delete(self._prefix + layout.index(self.name))
+        await self._backend.delete(self._prefix + layout.pack(self.name))
