@@ -13,6 +13,7 @@ place, and the deletion goes. Copies are not looked for.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from pack import similarity
 from pack.errors import CorruptData, ObjectNotFound, TooLarge
 from pack.objects import BLOB
-from pack.similarity import MAX_SCORE, Spans
+from pack.similarity import MAX_SCORE, Spans, Weights
 from pack.treediff import Change
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ DEFAULT_BUDGET: Final = 256 << 20
 
 _CANDIDATES: Final = 4  # sources that a destination keeps
 _IDENTICAL: Final = 100  # sources of one oid that are looked at for one destination
-_BATCH: Final = 8 << 20
 _REGULAR: Final = 0o100000
 _FORMAT: Final = 0o170000
 
@@ -102,7 +102,7 @@ def _joined(listed: Sequence[Change], search: _Search) -> Iterator[Change]:
 
 
 class _Search:
-    """The state of one detection: what is still free, what was paired, and the spans of what was read."""
+    """The state of one detection: what is still free, what was paired, and the chunks of what was read."""
 
     def __init__(
         self,
@@ -126,6 +126,7 @@ class _Search:
         self._told: set[bytes] = set()
         self._paths: dict[bytes, bytes] = {}
         self._sizes: dict[bytes, int | None] = {}
+        self._weights: dict[bytes, Weights] = {}
         self._spans: dict[bytes, Spans] = {}
 
     # The three phases
@@ -168,9 +169,10 @@ class _Search:
         pairs = [
             (source, targets[name])
             for name, source in sources.items()
-            if name in targets and self._may_reach(source, targets[name], minimum)
+            if name in targets and self.may_reach(source, targets[name], minimum)
         ]
         self._read({i for i, _ in pairs}, {i for _, i in pairs})
+        self.hash(pairs)
         for source, target in pairs:
             points = self._score(source, target)
             if points >= minimum:
@@ -178,18 +180,19 @@ class _Search:
         self._close()
 
     def by_matrix(self) -> None:
-        chosen: list[tuple[int, int, int, int]] = []  # (-score, -same name, order, …) sorts as git's stable sort does
-        pairs: list[tuple[int, int]] = []
         reach = _Reach(self)
         self._read(reach.sources, reach.targets)
         matrix = _Matrix(self, reach)
-        for target in self.open_targets:
-            for points, same, source in matrix.candidates(target):
-                chosen.append((-points, -same, len(pairs), 0))
-                pairs.append((source, target))
+        likely = {target: matrix.likely(target) for target in self.open_targets if target in reach.targets}
+        self.hash([(source, target) for target, sources in likely.items() for source in sources])
+        chosen = [
+            (-points, -same, target, slot, source)
+            for target, sources in likely.items()
+            for slot, (points, same, source) in enumerate(matrix.best(target, sources))
+        ]
         used: set[int] = set()
-        for points, _, number, _ in sorted(chosen):
-            source, target = pairs[number]
+        # The order of targets and of their slots stands in for git's stable sort.
+        for points, _, target, _, source in sorted(chosen):
             if source not in used and target not in self.found:
                 used.add(source)
                 self.found[target] = (source, -points)
@@ -230,7 +233,7 @@ class _Search:
             self._told.add(oid)
             self._missing(path, "not_fetched" if isinstance(error, ObjectNotFound) else "bad_object")
 
-    def _may_reach(self, source: int, target: int, minimum: int) -> bool:
+    def may_reach(self, source: int, target: int, minimum: int) -> bool:
         old, new = self.size_of_source(source), self.size_of_target(target)
         return old is not None and new is not None and similarity.may_reach(old, new, minimum)
 
@@ -247,15 +250,8 @@ class _Search:
                 continue
             self.budget -= size
             wanted[oid] = size
-        batch: list[tuple[bytes, bytes]] = []
-        held = 0
         for oid, data in self._contents(wanted):
-            batch.append((oid, data))
-            held += len(data)
-            if held >= _BATCH:
-                self._weigh(batch)
-                batch, held = [], 0
-        self._weigh(batch)
+            self._weights[oid] = similarity.chunk_weights(data)
 
     def _contents(self, oids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Blobs in pack order; one by one where something is wrong with one of them."""
@@ -273,26 +269,34 @@ class _Search:
                 except (ObjectNotFound, CorruptData) as error:
                     self._tell(oid, self._paths[oid], error)
 
-    def _weigh(self, batch: Sequence[tuple[bytes, bytes]]) -> None:
-        for (oid, _), found in zip(batch, similarity.spans(data for _, data in batch), strict=True):
-            self._spans[oid] = found
+    def hash(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Bring the spans of all blobs in these pairs."""
+        oids = {self.sources[i].old_oid for i, _ in pairs} | {self.targets[i].new_oid for _, i in pairs}
+        wanted = [oid for oid in oids if oid in self._weights and oid not in self._spans]
+        found = similarity.spans([self._weights[oid] for oid in wanted])
+        self._spans.update(zip(wanted, found, strict=True))
 
-    def spans_of_source(self, index: int) -> Spans | None:
-        oid = self.sources[index].old_oid
-        return self._spans.get(oid) if oid is not None and _regular(self.sources[index].old_mode) else None
+    def weights_of_source(self, index: int) -> Weights | None:
+        change = self.sources[index]
+        return self._weights.get(change.old_oid or b"") if _regular(change.old_mode) else None
 
-    def spans_of_target(self, index: int) -> Spans | None:
-        oid = self.targets[index].new_oid
-        return self._spans.get(oid) if oid is not None and _regular(self.targets[index].new_mode) else None
+    def weights_of_target(self, index: int) -> Weights | None:
+        change = self.targets[index]
+        return self._weights.get(change.new_oid or b"") if _regular(change.new_mode) else None
+
+    def larger_size(self, source: int, target: int) -> int:
+        return max(self.size_of_source(source) or 0, self.size_of_target(target) or 0)
 
     def _score(self, source: int, target: int) -> int:
-        old, new = self.spans_of_source(source), self.spans_of_target(target)
-        if old is None or new is None:
+        if self.weights_of_source(source) is None or self.weights_of_target(target) is None:
             return 0
-        return similarity.score(old, new, max(self.size_of_source(source) or 0, self.size_of_target(target) or 0))
+        old, new = self.sources[source].old_oid, self.targets[target].new_oid
+        assert old is not None
+        assert new is not None
+        return similarity.score(self._spans[old], self._spans[new], self.larger_size(source, target))
 
     def score_in_matrix(self, source: int, target: int) -> int:
-        return self._score(source, target) if self._may_reach(source, target, self.minimum) else 0
+        return self._score(source, target) if self.may_reach(source, target, self.minimum) else 0
 
     def same_base_name(self, source: int, target: int) -> int:
         return int(_base_name(self.sources[source].old_path) == _base_name(self.targets[target].new_path))
@@ -312,8 +316,6 @@ def _within_reach(these: dict[int, int], those: dict[int, int], minimum: int) ->
     # Whoever reaches anyone reaches one of the two neighbours in order of size.
     ordered = sorted(set(those.values()))
     found: set[int] = set()
-    from bisect import bisect_left
-
     for index, size in these.items():
         at = bisect_left(ordered, size)
         if any(similarity.may_reach(size, other, minimum) for other in ordered[max(at - 1, 0) : at + 1]):
@@ -322,71 +324,95 @@ def _within_reach(these: dict[int, int], those: dict[int, int], minimum: int) ->
 
 
 class _Matrix:
-    """The best sources of each destination, without scoring the pairs that cannot reach the minimum.
+    """The best sources of each target, without scoring the pairs that cannot reach the minimum.
 
-    A source that reaches the minimum shares at least that part of the destination's bytes. So it holds one of the
-    destination's spans out of any set that weighs more than the rest may: the rarest spans are looked up in an
-    inverted index, the common ones need no look.
+    A source that reaches the minimum shares at least that part of the target's bytes. So it holds one chunk out of
+    any set of the target's chunks that weighs more than the rest may: the rarest chunks are looked up in an inverted
+    index, the common ones need no look. Only the files of likely pairs are hashed.
     """
 
     def __init__(self, search: _Search, reach: _Reach) -> None:
         self.search = search
-        self.holders: dict[int, list[int]] = {}
-        self.readable: list[int] = []
+        self.holders: dict[bytes, list[int]] = {}
         for index in search.open_sources:
-            if index in reach.sources and (held := search.spans_of_source(index)) is not None:
-                self.readable.append(index)
-                for span in held:
-                    self.holders.setdefault(span, []).append(index)
+            if index in reach.sources and (weights := search.weights_of_source(index)) is not None:
+                for chunk in weights:
+                    self.holders.setdefault(chunk, []).append(index)
 
-    def candidates(self, target: int) -> list[_Candidate]:
-        """Up to four, in the order in which git's stable sort meets them."""
+    def likely(self, target: int) -> list[int]:
+        """Sources that reach the minimum, or would if many of their chunks collided."""
         search = self.search
-        if search.minimum <= 0:
-            return self._simulate(target)
-        good: list[_Candidate] = []
-        for source in self._partners(target):
-            points = search.score_in_matrix(source, target)
-            if points >= search.minimum:
-                good.append((points, search.same_base_name(source, target), source))
+        new = search.weights_of_target(target)
+        if new is None:
+            return []
+        found: list[int] = []
+        for source in sorted(self._partners(target, new)):
+            if search.may_reach(source, target, search.minimum):
+                old = search.weights_of_source(source)
+                assert old is not None
+                points = similarity.score(old, new, search.larger_size(source, target))
+                if points + similarity.collision_margin(old, new) >= search.minimum:
+                    found.append(source)
+        return found
+
+    def _partners(self, target: int, new: Weights) -> set[int]:
+        holders = self.holders
+        # A chunk that no source holds still shares a span with some by chance.
+        floor = max(self.search.minimum - similarity.collision_margin(new, new), 1)
+        enough = floor * (self.search.size_of_target(target) or 0)
+        rest = sum(new.values()) * MAX_SCORE
+        partners: set[int] = set()
+        held = sorted([(len(holders[chunk]), chunk) for chunk in new.keys() & holders.keys()])
+        rest -= sum(weight for chunk, weight in new.items() if chunk not in holders) * MAX_SCORE
+        for _, chunk in held:
+            if rest < enough:
+                break
+            partners.update(holders[chunk])
+            rest -= new[chunk] * MAX_SCORE
+        return partners
+
+    def best(self, target: int, likely: Sequence[int]) -> list[_Candidate]:
+        """Up to four of at least the minimum, in the order in which git's stable sort meets equals."""
+        search = self.search
+        good = [
+            (points, search.same_base_name(source, target), source)
+            for source in likely
+            if (points := search.score_in_matrix(source, target)) >= search.minimum
+        ]
         ranks = Counter((points, same) for points, same, _ in good)
         if len(ranks) == len(good):
             return sorted(good, reverse=True)[:_CANDIDATES]
-        # Equals stand in an order that the worse candidates before them decide.
-        return [found for found in self._simulate(target) if found[0] >= search.minimum]
+        return self._simulate(target, {source: (points, same, source) for points, same, source in good})
 
-    def _partners(self, target: int) -> set[int]:
-        weights = self.search.spans_of_target(target)
-        if not weights:
-            return set()
-        holders = self.holders
-        nobody: list[int] = []
-        ordered = sorted(((len(holders.get(span, nobody)), span) for span in weights))
-        # All of a destination's chunks, its unfinished last one included, weigh no more than its size.
-        size = self.search.size_of_target(target) or 0
-        rest = sum(weights.values())
-        partners: set[int] = set()
-        for count, span in ordered:
-            if rest * MAX_SCORE < self.search.minimum * size:
-                break
-            if count:
-                partners.update(holders[span])
-            rest -= weights[span]
-        return partners
+    def _simulate(self, target: int, good: dict[int, _Candidate]) -> list[_Candidate]:
+        """git's four slots: filled in order, then the first of the worst gives way to what is better.
 
-    def _simulate(self, target: int) -> list[_Candidate]:
-        """git's four slots: filled in order, then the worst is replaced by what is better."""
+        Equals among the good ones so stand in an order that the worse ones before them decide. What comes after the
+        last good one, or once all slots are good, decides nothing.
+        """
         search = self.search
-        slots: list[_Candidate] = []
+        ahead: list[int] = []
+        left = len(good)
         for source in search.open_sources:
-            candidate = (search.score_in_matrix(source, target), search.same_base_name(source, target), source)
+            if not left or len(good) - left == _CANDIDATES:
+                break
+            ahead.append(source)
+            left -= source in good
+        search.hash([(source, target) for source in ahead if search.may_reach(source, target, search.minimum)])
+        slots: list[_Candidate] = []
+        for source in [*ahead, *(source for source in good if source > ahead[-1])]:
+            candidate = good.get(source) or (
+                search.score_in_matrix(source, target),
+                search.same_base_name(source, target),
+                source,
+            )
             if len(slots) < _CANDIDATES:
                 slots.append(candidate)
                 continue
             worst = min(range(_CANDIDATES), key=lambda slot: slots[slot][:2])
             if candidate[:2] > slots[worst][:2]:
                 slots[worst] = candidate
-        return slots
+        return [candidate for candidate in slots if candidate[0] >= search.minimum]
 
 
 def _unique(named: Iterable[tuple[bytes, int]]) -> dict[bytes, int]:

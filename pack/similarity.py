@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 MAX_SCORE: Final = 60_000
 CHUNK_BYTES: Final = 64
@@ -30,6 +30,8 @@ _LANE_BITS: Final = 8 * _LANE
 _LANES: Final = 4096
 _WORD: Final = struct.Struct("<I")
 
+Key = TypeVar("Key", bytes, int)
+Weights = dict[bytes, int]
 Spans = dict[int, int]
 
 
@@ -38,49 +40,49 @@ def is_binary(data: bytes) -> bool:
     return data.find(b"\0", 0, BINARY_WINDOW) >= 0
 
 
-def chunk_weights(data: bytes) -> dict[bytes, int]:
-    """Chunk → bytes that chunk has in `data` in all (its length times how often it occurs)."""
-    if not is_binary(data):
+def chunk_weights(data: bytes) -> Weights:
+    """Chunk → bytes that chunk has in `data` in all (its length times how often it occurs).
+
+    A chunk that a line feed ended is named without it, and so is shorter than 64 bytes.
+    """
+    if not is_binary(data) and b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
-    lines = data.split(b"\n")
-    last = lines.pop()
-    weights: dict[bytes, int] = {}
-    for line, count in Counter(lines).items():
-        length = len(line)
-        if length < CHUNK_BYTES:
-            chunk = line + b"\n"
-            weights[chunk] = weights.get(chunk, 0) + (length + 1) * count
-            continue
-        end = length - length % CHUNK_BYTES
-        _cut(line, end, count, weights)
-        chunk = line[end:] + b"\n"
-        weights[chunk] = weights.get(chunk, 0) + len(chunk) * count
-    _cut(last, len(last) - len(last) % CHUNK_BYTES, 1, weights)
+    chunks = data.split(b"\n")
+    pieces = _pieces(chunks.pop())
+    long = [line for line in chunks if len(line) >= CHUNK_BYTES]
+    if long:
+        chunks = [line for line in chunks if len(line) < CHUNK_BYTES]
+        for line in long:
+            pieces += _pieces(line)
+            chunks.append(line[len(line) - len(line) % CHUNK_BYTES :])
+    weights = {chunk: (len(chunk) + 1) * count for chunk, count in Counter(chunks).items()}
+    for chunk, count in Counter(pieces).items():
+        weights[chunk] = CHUNK_BYTES * count
     return weights
 
 
-def _cut(line: bytes, end: int, count: int, weights: dict[bytes, int]) -> None:
-    for start in range(0, end, CHUNK_BYTES):
-        chunk = line[start : start + CHUNK_BYTES]
-        weights[chunk] = weights.get(chunk, 0) + CHUNK_BYTES * count
+def _pieces(line: bytes) -> list[bytes]:
+    """The full chunks of 64 bytes within a line."""
+    return [line[end - CHUNK_BYTES : end] for end in range(CHUNK_BYTES, len(line) + 1, CHUNK_BYTES)]
 
 
-def spans(blobs: Iterable[bytes]) -> list[Spans]:
-    """Span → weight of each blob. One call for many blobs is much cheaper than one for each."""
-    weighed = [chunk_weights(data) for data in blobs]
-    hashes = hash_chunks({chunk for weights in weighed for chunk in weights})
+def spans(weighed: Sequence[Weights]) -> list[Spans]:
+    """Span → weight for each blob's chunk weights. One call for many blobs is much cheaper than one for each."""
+    hashes = hash_chunks(set().union(*weighed))
     found: list[Spans] = []
     for weights in weighed:
-        result: Spans = {}
-        for chunk, weight in weights.items():
-            span = hashes[chunk]
-            result[span] = result.get(span, 0) + weight
+        result: Spans = dict(zip(map(hashes.__getitem__, weights), weights.values(), strict=True))
+        if len(result) < len(weights):
+            result.clear()
+            for chunk, weight in weights.items():
+                span = hashes[chunk]
+                result[span] = result.get(span, 0) + weight
         found.append(result)
     return found
 
 
 def hash_chunks(chunks: Iterable[bytes]) -> dict[bytes, int]:
-    """Chunk (1 to 64 bytes) → its span.
+    """Chunk, as chunk_weights names them, → its span.
 
     The hash keeps 64 bits of state: each byte rotates them left by 7 and is added to the lower half without carry
     into the upper. Lanes are ordered from the longest chunk to the shortest, so those that end are cut off the top.
@@ -93,8 +95,8 @@ def hash_chunks(chunks: Iterable[bytes]) -> dict[bytes, int]:
 
 
 def _hash_batch(ordered: Sequence[bytes], result: dict[bytes, int]) -> None:
-    longest = len(ordered[0])
-    padded = b"".join([chunk.ljust(longest, b"\0") for chunk in ordered])
+    longest = min(len(ordered[0]) + 1, CHUNK_BYTES)
+    padded = b"".join([(chunk + b"\n").ljust(longest, b"\0")[:CHUNK_BYTES] for chunk in ordered])
     ends = _lanes_alive(ordered, longest)
     lane_ones = int.from_bytes((b"\1" + bytes(_LANE - 1)) * len(ordered), "little")
     word_mask, carry_mask = lane_ones * 0xFFFFFFFF, lane_ones * 0x7F
@@ -119,7 +121,7 @@ def _lanes_alive(ordered: Sequence[bytes], longest: int) -> list[int]:
     alive: list[int] = []
     count = len(ordered)
     for position in range(longest):
-        while len(ordered[count - 1]) <= position:
+        while len(ordered[count - 1]) < position:
             count -= 1
         alive.append(count)
     return alive
@@ -144,17 +146,27 @@ def may_reach(old_size: int, new_size: int, minimum: int) -> bool:
     return larger * (MAX_SCORE - minimum) >= (larger - smaller) * MAX_SCORE
 
 
-def score(old: Spans, new: Spans, larger_size: int) -> int:
-    """0 to 60,000: the shared weight against `larger_size`, the size in bytes of the larger blob."""
+def score(old: dict[Key, int], new: dict[Key, int], larger_size: int) -> int:
+    """0 to 60,000: the shared weight against `larger_size`, the size in bytes of the larger blob.
+
+    Of Spans it is git's score; of Weights what the score would be if no chunks collided, which is never more.
+    """
     if len(old) > len(new):
         old, new = new, old
     shared = 0
-    get = new.get
-    for span, weight in old.items():
-        other = get(span)
-        if other is not None:
-            shared += weight if weight < other else other
+    for key in old.keys() & new.keys():
+        weight, other = old[key], new[key]
+        shared += weight if weight < other else other
     return shared * MAX_SCORE // larger_size if larger_size else 0
+
+
+def collision_margin(old: Weights, new: Weights) -> int:
+    """By how much colliding chunks may lift a score above that of the weights alone.
+
+    A chunk of one blob falls by chance into a span of the other about once in 107,927 / (spans of the other) times.
+    Twice that and 5 % on top leave no practical chance of more.
+    """
+    return MAX_SCORE // 20 + 2 * MAX_SCORE * max(len(old), len(new)) // SPANS
 
 
 def percent(points: int) -> int:
