@@ -1,0 +1,310 @@
+"""git-log(1): the commits that some revisions reach, in git's orders, filtered and simplified as git does.
+
+In the default order, with nothing hidden, commits are found one at a time and only what was asked for is read. The
+other orders, and hidden revisions, need the whole range before its first commit is known (see ranges).
+A walk can stop anywhere and be taken up again: `position` is JSON-able, and what follows it is exactly the rest.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pack.errors import CursorExpired
+from pack.history import History
+from pack.match import commit_matcher
+from pack.objects import COMMIT
+from pack.order import AUTHOR_DATE, DATE, DEFAULT, TOPO, author_time, topological
+from pack.ranges import Range
+from pack.simplify import Paths
+
+if TYPE_CHECKING:
+    from pack.view import View
+
+MAX_FRONTIER: Final = 32
+
+
+@dataclass(frozen=True)
+class Query:
+    """What to walk: oids of commits, git's order, filters. Times are seconds since 1970; patterns are RE2."""
+
+    tips: tuple[bytes, ...]
+    hidden: tuple[bytes, ...] = ()
+    order: str = DEFAULT
+    first_parent: bool = False
+    paths: tuple[bytes, ...] = ()
+    author: bytes | None = None
+    message: bytes | None = None
+    since: int | None = None
+    until: int | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the whole range must be known before its first commit is."""
+        return bool(self.hidden) or self.order != DEFAULT
+
+
+class _Feed(Protocol):
+    """Commits in walking order, before filters."""
+
+    taken: int
+    treesame: bool  # of the last one
+
+    def take(self) -> int | None: ...
+    def frontier(self) -> dict[str, Any]: ...
+
+
+class _Listed:
+    """A bounded range, listed as a whole."""
+
+    treesame = False
+
+    def __init__(self, history: History, query: Query, paths: Paths | None) -> None:
+        key = (
+            "range",
+            query.tips,
+            query.hidden,
+            query.order,
+            query.first_parent,
+            query.paths,
+            query.since,
+            query.until,
+        )
+        known = history.memo(key, _Rows())
+        if known.changed is None:
+            known.fill(history, query, paths)
+        self._rows: array[int] = known.numbers
+        self._changed: bytearray = known.changed
+        self.taken = 0
+
+    def take(self) -> int | None:
+        if self.taken >= len(self._rows):
+            return None
+        n = self._rows[self.taken]
+        self.treesame = not self._changed[self.taken]
+        self.taken += 1
+        return n
+
+    def skip(self, count: int) -> int | None:
+        """Go on behind the first `count`; the last of them."""
+        self.taken = min(count, len(self._rows))
+        return self._rows[count - 1] if 0 < count <= len(self._rows) else None
+
+    def frontier(self) -> dict[str, Any]:
+        return {}
+
+
+class _Rows:
+    """A listed range; the walk of its next page finds it remembered."""
+
+    def __init__(self) -> None:
+        self.numbers: array[int] = array("Q")
+        self.changed: bytearray | None = None  # for each, whether it is not TREESAME
+
+    def __len__(self) -> int:
+        return len(self.numbers) // 10  # in the units of other memos, whose entries are Python objects
+
+    def fill(self, history: History, query: Query, paths: Paths | None) -> None:
+        numbers, treesame = _list_range(history, query, paths)
+        self.numbers = array("Q", numbers)
+        self.changed = bytearray([n not in treesame for n in numbers])
+
+
+def _list_range(history: History, query: Query, paths: Paths | None) -> tuple[list[int], set[int]]:
+    numbers = history.number
+    bounds = Range(
+        history,
+        [numbers(oid) for oid in query.tips],
+        [numbers(oid) for oid in query.hidden],
+        first_parent=query.first_parent,
+        paths=paths,
+        since=query.since,
+        until=query.until,
+    )
+    listed = bounds.listed()
+    if query.order == TOPO:
+        listed = topological(listed, bounds.parents_of, None)
+    elif query.order == DATE:
+        listed = topological(listed, bounds.parents_of, history.times.__getitem__)
+    elif query.order == AUTHOR_DATE:
+        ages = {n: author_time(history.view, history.oids[n]) for n in listed}
+        listed = topological(listed, bounds.parents_of, ages.__getitem__)
+    return bounds.shown(listed), bounds.treesame
+
+
+class _Frontier:
+    """The default order: the youngest of the commits met and not yet shown comes next, equal times as they were met.
+
+    A frontier that was taken up again knows what lies ahead, not what was passed. That matters only for a commit no
+    older than the oldest one passed, as equal times and wrong clocks make them: then the walk is done over.
+    """
+
+    def __init__(self, history: History, query: Query, paths: Paths | None) -> None:
+        self._history = history
+        self._query = query
+        self._paths = paths
+        self.taken = 0
+        self.treesame = False
+        self._oldest: int | None = None  # of those taken
+        self._doubt: int | None = None  # time from which on a commit may have been taken before this feed began
+        self._seen: set[int] = set()
+        self._queue: list[tuple[int, int, int]] = []
+        self._counter = 0
+
+    def begin(self, tips: Sequence[bytes]) -> _Frontier:
+        times = self._history.times
+        numbers = list(dict.fromkeys(self._history.number(oid) for oid in tips))
+        for n in sorted(numbers, key=lambda n: -times[n]):
+            self._push(n)
+        return self
+
+    def resume(self, taken: int, oldest: int, ahead: Sequence[bytes]) -> _Frontier:
+        self.taken = taken
+        self._oldest = self._doubt = oldest
+        for oid in ahead:
+            self._push(self._history.number(oid))
+        return self
+
+    def skip(self, count: int) -> int | None:
+        """Take `count` commits; the last of them."""
+        last = None
+        for _ in range(count):
+            last = self.take()
+        return last
+
+    def _push(self, n: int) -> None:
+        self._seen.add(n)
+        heappush(self._queue, (-self._history.times[n], self._counter, n))
+        self._counter += 1
+
+    def take(self) -> int | None:
+        query, history, seen = self._query, self._history, self._seen
+        if not self._queue:
+            return None
+        negative, _, n = self._queue[0]
+        time = -negative
+        if query.since is not None and time < query.since:
+            # Nothing ahead is younger, and what is too old is not followed.
+            self._queue.clear()
+            return None
+        parents = history.load(n)
+        treesame = False
+        if self._paths is not None:
+            parents, treesame = self._paths.simplify(n, parents, query.first_parent)
+        if query.first_parent:
+            parents = parents[:1]
+        new = []
+        for parent in parents:
+            if parent not in seen:
+                history.load(parent)
+                if self._doubt is not None and history.times[parent] >= self._doubt:
+                    self._do_over()
+                    return self.take()
+                new.append(parent)
+        # Nothing above changed the walk: whatever it lacked, it can be asked again.
+        heappop(self._queue)
+        self.taken += 1
+        self.treesame = treesame
+        if self._oldest is None or time < self._oldest:
+            self._oldest = time
+        for parent in new:
+            if parent not in seen:
+                self._push(parent)
+        return n
+
+    def _do_over(self) -> None:
+        whole = _Frontier(self._history, self._query, self._paths).begin(self._query.tips)
+        whole.skip(self.taken)
+        self.__dict__.update(whole.__dict__)
+
+    def frontier(self) -> dict[str, Any]:
+        if len(self._queue) > MAX_FRONTIER or self._oldest is None:
+            return {}
+        oids = self._history.oids
+        return {"oldest": self._oldest, "ahead": [oids[n].hex() for _, _, n in sorted(self._queue)]}
+
+
+class Walk:
+    """The commits of a query, as oids. `position` is where it stands, for `resume` of another walk of that query.
+
+    `visit` is called for every commit examined, shown or not; where it returns False the walk ends, with `cut` set.
+    BadPattern where a pattern is none; CursorExpired where `resume` is no position of this query here.
+    """
+
+    def __init__(
+        self, view: View, query: Query, *, resume: dict[str, Any] | None = None, visit: Callable[[], bool] | None = None
+    ) -> None:
+        self.cut = False
+        self._view = view
+        self._query = query
+        self._visit = visit
+        self._matches = commit_matcher(query.author, query.message)
+        self._history = History(view)
+        self._last: int | None = None
+        paths = Paths(self._history, query.paths) if query.paths else None
+        self._feed: _Feed = self._feed_from(paths, resume)
+
+    def _feed_from(self, paths: Paths | None, resume: dict[str, Any] | None) -> _Feed:
+        feed: _Listed | _Frontier
+        if self._query.bounded:
+            feed = _Listed(self._history, self._query, paths)
+        else:
+            feed = _Frontier(self._history, self._query, paths)
+            if resume is not None and "ahead" in resume:
+                self._last = self._history.number(bytes.fromhex(resume["at"]))
+                return feed.resume(resume["taken"], resume["oldest"], [bytes.fromhex(oid) for oid in resume["ahead"]])
+            feed.begin(self._query.tips)
+        if resume is not None:
+            self._last = feed.skip(resume["taken"])
+            if self._last is None or self._history.oids[self._last].hex() != resume["at"]:
+                raise CursorExpired("the history that the cursor belongs to has changed; begin again without it")
+        return feed
+
+    def position(self) -> dict[str, Any] | None:
+        """JSON-able; None at the very beginning."""
+        if self._last is None:
+            return None
+        at = self._history.oids[self._last].hex()
+        return {"taken": self._feed.taken, "at": at, **self._feed.frontier()}
+
+    def __iter__(self) -> Iterator[bytes]:
+        feed, until, matches, visit = self._feed, self._query.until, self._matches, self._visit
+        times, oids = self._history.times, self._history.oids
+        read = self._view.objects.read_as
+        while True:
+            if visit is not None and not visit():
+                self.cut = True
+                return
+            n = feed.take()
+            if n is None:
+                return
+            self._last = n
+            if feed.treesame or (until is not None and times[n] > until):
+                continue
+            if matches is None or matches(read(oids[n], COMMIT)):
+                yield oids[n]
+
+
+def log(
+    view: View,
+    tips: Sequence[bytes],
+    hidden: Sequence[bytes] = (),
+    *,
+    order: str = DEFAULT,
+    first_parent: bool = False,
+    paths: Sequence[bytes] = (),
+    author: bytes | None = None,
+    message: bytes | None = None,
+    since: int | None = None,
+    until: int | None = None,
+) -> Iterator[bytes]:
+    """The oids of `git log` (rev-list), lazily; see Query for the parameters."""
+    return iter(
+        Walk(
+            view,
+            Query(tuple(tips), tuple(hidden), order, first_parent, tuple(paths), author, message, since, until),
+        )
+    )
