@@ -14,11 +14,12 @@ from functools import cached_property
 from typing import Final, NamedTuple, Protocol
 
 from pack import inflate
-from pack.delta import apply_delta, delta_sizes
-from pack.errors import CorruptObject, ObjectNotFound, PackError, TooLarge, WrongType
+from pack.delta import delta_sizes, patch
+from pack.entry import parse_header
+from pack.errors import BadDelta, CorruptObject, ObjectNotFound, PackError, TooLarge, WrongType
 from pack.index import Index
 from pack.limits import Limits
-from pack.objects import OFS_DELTA, REF_DELTA, TYPE_NAMES, hash_object
+from pack.objects import TYPE_NAMES, hash_object
 
 _HEAD: Final = 512  # enough for an entry's header and, nearly always, for the sizes at the head of a delta
 _PIECE: Final = 1 << 18
@@ -108,11 +109,13 @@ class ObjectCache:
 _OVERHEAD: Final = 300  # Python's objects around one entry, in bytes
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
+    """An entry's header and its bytes, or the first of them."""
+
     kind: int
     size: int
-    base: int | bytes | None  # distance of an OFS delta, oid of a REF delta
-    start: int  # of the zlib stream, relative to the entry
+    base: int | bytes  # distance of an OFS delta, oid of a REF delta, empty where it is no delta
+    start: int  # of the zlib stream in `raw`
     raw: bytes
 
 
@@ -156,7 +159,7 @@ class Objects:
             return cached[0], len(cached[1])
         try:
             entry = self._head(pack, offset)
-            size = entry.size if entry.base is None else self._result_size(pack, offset, entry)
+            size = entry.size if not entry.base else self._result_size(pack, offset, entry)
             return self._type(pack, offset, entry), size
         except PackError as error:
             raise _damaged(oid, pack, error) from error
@@ -195,7 +198,7 @@ class Objects:
         """
         pack, offset = self._locate(oid)
         entry = self._head(pack, offset)
-        if entry.base is not None or entry.size <= _WHOLE:
+        if entry.base or entry.size <= _WHOLE:
             return iter([self.read(oid)[1]])
         self._check_size(oid, entry.size)
         return _Pieces(self.source, oid, pack, offset, entry)
@@ -241,16 +244,16 @@ class Objects:
 
     # Entries
 
-    def _head(self, pack: PackFile, offset: int) -> _Entry:
+    def _head(self, pack: PackFile, offset: int) -> Entry:
         length = min(pack.end(offset) - offset, _HEAD)
-        return _parse_entry(self.source.read(pack.name, offset, length))
+        return _entry(self.source.read(pack.name, offset, length))
 
-    def _entry(self, pack: PackFile, offset: int) -> _Entry:
+    def _entry(self, pack: PackFile, offset: int) -> Entry:
         length = pack.end(offset) - offset
         if length > _WHOLE:
             size = self._head(pack, offset).size
             self._check_size(None, size)
-        return _parse_entry(self.source.read(pack.name, offset, length))
+        return _entry(self.source.read(pack.name, offset, length))
 
     def _check_size(self, oid: bytes | None, size: int) -> None:
         limit = self.limits.object_bytes
@@ -271,20 +274,20 @@ class Objects:
             raise PackError(f"base {base.hex()} of the delta at offset {offset} is missing", offset=offset)
         return found
 
-    def _type(self, pack: PackFile, offset: int, entry: _Entry) -> int:
+    def _type(self, pack: PackFile, offset: int, entry: Entry) -> int:
         types = self._types
         passed: list[tuple[str, int]] = []
         while True:
             key = (self._keys[pack.name], offset)
             known = types.get(key)
-            if known is None and entry.base is None:
+            if known is None and not entry.base:
                 known = entry.kind
             if known is not None:
                 break
             passed.append(key)
             if len(passed) > self._chain:
                 raise PackError(f"the delta chain at offset {offset} is too long", offset=offset)
-            assert entry.base is not None
+            assert entry.base
             pack, offset = self._base(pack, offset, entry.base)
             known = types.get((self._keys[pack.name], offset))
             if known is not None:
@@ -295,7 +298,7 @@ class Objects:
         types.update(dict.fromkeys(passed, known))
         return known
 
-    def _result_size(self, pack: PackFile, offset: int, entry: _Entry) -> int:
+    def _result_size(self, pack: PackFile, offset: int, entry: Entry) -> int:
         raw = entry.raw
         while True:
             head = inflate.decompressobj().decompress(raw[entry.start :], 32)
@@ -334,7 +337,7 @@ class Objects:
             entry = self._entry(pack, offset)
             self._check_size(oid, entry.size)
             data = _inflate(entry.raw[entry.start :], entry.size, offset)
-            if entry.base is None:
+            if not entry.base:
                 kind = entry.kind
                 if deltas:
                     self.cache.put(key, (kind, data, None))
@@ -343,12 +346,13 @@ class Objects:
             if len(deltas) > self._chain:
                 raise PackError(f"the delta chain of the object at offset {offset} is too long", offset=offset)
             pack, offset = self._base(pack, offset, entry.base)
-        limit = self.limits.object_bytes
         while deltas:
             key, delta = deltas.pop()
-            size = delta_sizes(delta)[1]
+            base_size, size = delta_sizes(delta)
             self._check_size(oid, size)
-            data = apply_delta(data, delta, size if limit is None else limit)
+            if base_size != len(data):
+                raise BadDelta(f"a delta is for a base of {base_size} bytes, its base has {len(data)}")
+            data = patch(data, delta, size)
             if deltas:
                 self.cache.put(key, (kind, data, None))
         return kind, data
@@ -357,7 +361,7 @@ class Objects:
 class _Pieces:
     """Streams one whole (not deltified) entry; a Need leaves it as it was."""
 
-    def __init__(self, source: Source, oid: bytes, pack: PackFile, offset: int, entry: _Entry) -> None:
+    def __init__(self, source: Source, oid: bytes, pack: PackFile, offset: int, entry: Entry) -> None:
         self._source = source
         self._oid = oid
         self._name = pack.name
@@ -391,7 +395,7 @@ class _Pieces:
         raw, self._pending = self._pending, b""
         try:
             piece = self._inflate.decompress(raw, min(_PIECE, self._left))
-        except inflate.error as error:
+        except inflate.ZlibError as error:
             raise self._damage(str(error)) from None
         self._pending = self._inflate.unconsumed_tail
         if not piece and (self._inflate.eof or not raw):
@@ -407,48 +411,22 @@ class _Pieces:
         return CorruptObject(f"object {self._oid.hex()} is damaged: {why}", object=self._oid.hex())
 
 
-def _parse_entry(raw: bytes) -> _Entry:
-    """Header of an entry: type, size, and where a delta has its base."""
-    try:
-        byte = raw[0]
-        kind = byte >> 4 & 7
-        size = byte & 15
-        shift = 4
-        at = 1
-        while byte & 128:
-            byte = raw[at]
-            size |= (byte & 127) << shift
-            shift += 7
-            at += 1
-        if kind in TYPE_NAMES:
-            return _Entry(kind, size, None, at, raw)
-        if kind == OFS_DELTA:
-            byte = raw[at]
-            at += 1
-            distance = byte & 127
-            while byte & 128:
-                byte = raw[at]
-                at += 1
-                distance = (distance + 1) << 7 | byte & 127
-            return _Entry(kind, size, distance, at, raw)
-        if kind == REF_DELTA and len(raw) >= at + 20:
-            return _Entry(kind, size, raw[at : at + 20], at + 20, raw)
-    except IndexError:
-        pass
-    raise PackError("an entry's header is damaged")
+def _entry(raw: bytes) -> Entry:
+    head = parse_header(raw, 0)
+    if head is None:
+        raise PackError("an entry's header is cut short")
+    return Entry(head.kind, head.size, head.back or head.base, head.end, raw)
 
 
 def _inflate(raw: bytes, size: int, offset: int) -> bytes:
     """The whole stream, which must give exactly `size` bytes."""
-    stream = inflate.decompressobj()
     try:
-        # One byte of room more than is expected: shows a stream that is too long, and lets the end be seen.
-        data = stream.decompress(raw, size + 1)
-    except inflate.error as error:
+        data = inflate.decompress(raw, size)
+    except inflate.ZlibError as error:
         raise PackError(f"the data at offset {offset} does not inflate: {error}", offset=offset) from None
-    if len(data) != size or not stream.eof:
-        raise PackError(f"the data at offset {offset} has another size than it says", offset=offset)
-    return bytes(data)
+    if len(data) != size:
+        raise PackError(f"the data at offset {offset} has {len(data)} bytes and declares {size}", offset=offset)
+    return data
 
 
 def _damaged(oid: bytes, pack: PackFile, error: PackError) -> CorruptObject:

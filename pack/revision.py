@@ -19,9 +19,8 @@ from pack.errors import (
     UnbornHead,
     WrongType,
 )
-from pack.objects import BLOB, COMMIT, EMPTY_TREE, TAG, TREE, TYPE_NAMES
+from pack.objects import COMMIT, EMPTY_TREE, TAG, TREE, TYPE_NAMES
 from pack.revparse import Ancestor, Parent, Peel, Rev, Search, Suffix, parse
-from pack.tree import Entry
 from pack.view import Ref, View
 
 _RULES: Final = (b"%b", b"refs/%b", b"refs/tags/%b", b"refs/heads/%b", b"refs/remotes/%b", b"refs/remotes/%b/HEAD")
@@ -50,13 +49,16 @@ class Resolved(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A path within a revision: its entry (mode, name, oid), the full path, and the commit and root it was read at.
+    """A path within a revision.
 
-    `root` is the tree that `rev` names, None where `rev` names a blob itself.
+    `mode` is None where `rev` names a blob itself; `commit` the commit that was read, None where `rev` names none;
+    `root` the tree that `path` (full, where `rev` is `rev:path`) leads from.
     """
 
     path: bytes
-    entry: Entry
+    mode: int | None
+    type: int
+    oid: bytes
     commit: bytes | None
     root: bytes | None
 
@@ -95,23 +97,28 @@ def resolve_commit(view: View, rev: bytes) -> bytes:
 
 
 def locate(view: View, rev: bytes, path: bytes = b"") -> Place:
-    """The entry at `path` in `rev`, which may itself be `rev:path`; the empty path is the root.
+    """What is at `path` in `rev`, which may itself be `rev:path`; the empty path is what `rev` names.
 
-    PathNotFound where there is nothing; a gitlink is found, but nothing below it.
+    PathNotFound where there is nothing; a gitlink (type COMMIT) is found, but nothing below it. WrongType where `rev`
+    has no paths and one is asked for.
     """
     found = resolve(view, rev, hint=TREE)
     below = found.path or b""
     if found.tree is None:
-        kind = found.type if found.type != TAG else view.peeled(found.oid)[1]
-        if path or kind not in (BLOB, COMMIT):
-            raise WrongType(f"{show(rev)} names a {TYPE_NAMES[kind].decode()}, which has no paths", parameter="rev")
-        oid = view.peel(found.oid) if found.type == TAG else found.oid
-        return Place(below, Entry(found.mode or trees.REGULAR, below.rpartition(b"/")[2], oid), found.commit, None)
+        oid, kind = (found.oid, found.type) if found.type != TAG else view.peeled(found.oid)
+        if path:
+            raise WrongType(f"{show(rev)} names a {TYPE_NAMES[kind].decode()}, which has no paths", parameter="path")
+        return Place(below, found.mode, kind, oid, found.commit, _root(view, found.commit))
     entry = view.entry(found.tree, path)
     if entry is None:
         raise PathNotFound(f"there is no {show(path)} in {show(rev)}", parameter="path")
     full = below + b"/" + path if below and path else below or path
-    return Place(full, entry, found.commit, found.tree)
+    root = _root(view, found.commit) or found.tree
+    return Place(full, entry.mode, trees.kind_of(entry.mode), entry.oid, found.commit, root)
+
+
+def _root(view: View, commit: bytes | None) -> bytes | None:
+    return view.links(commit).tree if commit is not None else None
 
 
 def is_search(rev: bytes) -> bool:

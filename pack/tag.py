@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from binascii import unhexlify
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pack.commit import split, unfold
 from pack.errors import BadObject
 from pack.ident import Ident, parse_ident
 from pack.objects import TYPE_NUMBERS
 
-_BEGINS = (b"-----BEGIN PGP SIGNATURE-----", b"-----BEGIN PGP MESSAGE-----", b"-----BEGIN SSH SIGNATURE-----")
-_BEGINS += (b"-----BEGIN SIGNED MESSAGE-----",)
+_BEGINS: Final = (
+    b"-----BEGIN PGP SIGNATURE-----",
+    b"-----BEGIN PGP MESSAGE-----",
+    b"-----BEGIN SSH SIGNATURE-----",
+    b"-----BEGIN SIGNED MESSAGE-----",
+)
 
 
 class Tag(NamedTuple):

@@ -180,6 +180,10 @@ class View:
                 raise wrong_type(oid, found, kind)
         raise BadObject(f"tags are nested deeper than {_MAX_TAGS}")
 
+    def tree_of(self, oid: bytes) -> bytes:
+        """The tree that an object is or peels to; WrongType for a blob."""
+        return self.peel(oid, TREE)
+
     def commit_tree(self, oid: bytes) -> bytes:
         """The tree of a commit."""
         return self.links(oid).tree
