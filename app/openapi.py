@@ -81,9 +81,15 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
 
 def _operation(row: Endpoint) -> dict[str, Any]:
     parameters = [
-        {"name": name, "in": "path", "required": True, "description": words, "schema": {"type": "string", "pattern": form}}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": words,
+            "schema": {"type": "string", "pattern": pattern},
+        }
         for name in re.findall(r"{(\w+)}", row.path)
-        for words, form in [_PATH_PARAMETERS[name]]
+        for words, pattern in [_PATH_PARAMETERS[name]]
     ]
     parameters += openapi_parameters(row.params)
     parameters += [

@@ -292,7 +292,9 @@ class MergeBaseAnswer(Read):
     """The best common ancestors; none where histories are unrelated."""
 
     bases: list[str]
-    is_ancestor: bool | None = Field(None, description="Of two revisions: whether the first is reachable from the second.")
+    is_ancestor: bool | None = Field(
+        None, description="Of two revisions: whether the first is reachable from the second."
+    )
 
 
 class Divergence(Model):

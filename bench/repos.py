@@ -9,66 +9,11 @@ from pathlib import Path
 
 from bench.run import GIT_ENV
 
-WORDS = [
-    "read",
-    "write",
-    "pack",
-    "tree",
-    "blob",
-    "commit",
-    "index",
-    "walk",
-    "merge",
-    "base",
-    "head",
-    "branch",
-    "store",
-    "range",
-    "cursor",
-    "page",
-    "limit",
-    "budget",
-    "delta",
-    "offset",
-    "stream",
-    "parse",
-    "check",
-    "verify",
-    "fetch",
-    "serve",
-    "cache",
-    "local",
-    "remote",
-    "origin",
-    "upstream",
-    "batch",
-    "queue",
-    "worker",
-    "process",
-    "thread",
-    "async",
-    "await",
-    "return",
-    "yield",
-    "raise",
-    "class",
-    "def",
-    "import",
-    "from",
-    "while",
-    "for",
-    "else",
-    "value",
-    "result",
-    "error",
-    "message",
-    "path",
-    "name",
-    "mode",
-    "size",
-    "type",
-    "count",
-]
+WORDS = """
+    read write pack tree blob commit index walk merge base head branch store range cursor page limit budget delta offset
+    stream parse check verify fetch serve cache local remote origin upstream batch queue worker process thread async
+    await return yield raise class def import from while for else value result error message path name mode size type
+""".split()
 
 
 def generated(folder: Path, commits: int = 7000) -> Path:
@@ -98,7 +43,6 @@ def _stream(commits: int) -> Iterator[bytes]:
     rand = random.Random(20260101)
     names = [f"src/area{n % 40:02d}/module{n:03d}.py" for n in range(600)]
     files = {name: [_line(rand) for _ in range(rand.randrange(40, 240))] for name in names}
-    mark = 0
     side = 0
     for number in range(commits):
         changed = names if number == 0 else rand.sample(names, rand.randrange(1, 5))
@@ -109,7 +53,7 @@ def _stream(commits: int) -> Iterator[bytes]:
                 lines[rand.randrange(len(lines))] = _line(rand)
             text = ("\n".join(lines) + "\n").encode()
             changes.append(b"M 100644 inline %s\ndata %d\n%s\n" % (name.encode(), len(text), text))
-        mark += 1
+        mark = number + 1
         when = 1_600_000_000 + number * 600
         message = f"Change {len(changed)} modules\n\n{_line(rand).strip()}\n".encode()
         who = b"Bench %d <bench%d@example.org> %d +0000" % (number % 17, number % 17, when)

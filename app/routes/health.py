@@ -39,7 +39,9 @@ async def _version(service: Service, request: Request) -> Response:
 
 
 ENDPOINTS: Final = (
-    Endpoint("livez", "GET", "/livez", _livez, "Whether the process lives", "service", answer=Health, head=True, open=True),
+    Endpoint(
+        "livez", "GET", "/livez", _livez, "Whether the process lives", "service", answer=Health, head=True, open=True
+    ),
     Endpoint(
         "readyz",
         "GET",
@@ -52,5 +54,15 @@ ENDPOINTS: Final = (
         head=True,
         open=True,
     ),
-    Endpoint("version", "GET", "/version", _version, "Name and version of the build", "service", answer=Version, head=True, open=True),
-)  # fmt: skip
+    Endpoint(
+        "version",
+        "GET",
+        "/version",
+        _version,
+        "Name and version of the build",
+        "service",
+        answer=Version,
+        head=True,
+        open=True,
+    ),
+)

@@ -122,7 +122,8 @@ async def _list(service: Service, request: Request) -> Response:
 
 
 _PROBLEMS: Final = (400, 401, 404, 500, 503)
-_STARTED: Final = (202, {"description": "The operation goes on.", "content": {JSON: {"schema": {"$ref": "#/components/schemas/OperationAnswer"}}}})  # fmt: skip
+_OPERATION: Final = {"$ref": "#/components/schemas/OperationAnswer"}
+_STARTED: Final = (202, {"description": "The operation goes on.", "content": {JSON: {"schema": _OPERATION}}})
 ENDPOINTS: Final = (
     Endpoint(
         "putRepo",
