@@ -172,7 +172,7 @@ class _Repository:
             name = layout.index(record.name)
             size = os.fstat(_file(f"{self.source._folder}/{name}").fd).st_size
             index = Index.parse(self.source.read(name, 0, size), verify=True)
-            if index.pack_checksum != record.checksum or len(index) > record.objects:
+            if index.pack_checksum != record.checksum or len(index) != record.objects:
                 raise BadIndex(f"{name} is the index of another pack.")
             _files.pop(f"{self.source._folder}/{name}", None)  # read once
             pack = self._packs[record.name] = PackFile(layout.pack(record.name), record.size, index)
