@@ -333,6 +333,7 @@ def _compile(rev: bytes, pattern: bytes) -> re2._Regexp:
     options.posix_syntax = True
     options.perl_classes = True
     options.word_boundary = True
+    options.one_line = True
     options.dot_nl = True
     options.log_errors = False
     options.max_mem = 8 << 20
