@@ -1,0 +1,113 @@
+"""Deltas: how one object is made out of another (gitformat-pack(5), "Deltified representation").
+
+A delta is the size of its base, the size of its result (both little-endian base-128 numbers), and instructions: copy
+a range of the base, or insert bytes that the delta carries. The compiled function of dulwich applies them where it is
+there; `apply_delta_reference` says the same in Python, and the tests hold the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pack.errors import BadDelta, LimitExceeded
+
+try:
+    from dulwich._pack import apply_delta as _apply  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    _compiled: Callable[[bytes, bytes], Sequence[bytes]] | None = _apply
+except ImportError:  # pragma: no cover - a platform without a wheel
+    _compiled = None
+
+_NUMBER_BYTES = 9
+"""A size fits in 63 bits; a longer number is refused before it costs anything."""
+
+
+def _number(delta: bytes, at: int) -> tuple[int, int]:
+    """The base-128 number at `at`, and where it ends."""
+    value = 0
+    for i, byte in enumerate(delta[at : at + _NUMBER_BYTES]):
+        value |= (byte & 0x7F) << 7 * i
+        if byte < 0x80:
+            return value, at + i + 1
+    raise BadDelta("a delta's size is cut short or has more than 63 bits")
+
+
+def delta_sizes(delta: bytes) -> tuple[int, int]:
+    """The sizes that a delta declares: (base_size, result_size), in bytes. Raises BadDelta."""
+    base_size, at = _number(delta, 0)
+    return base_size, _number(delta, at)[0]
+
+
+def apply_delta(base: bytes, delta: bytes, max_size: int) -> bytes:
+    """The object that `delta` makes of `base`.
+
+    Both declared sizes are checked before anything is built, and the result has exactly the declared one.
+    Raises BadDelta, or LimitExceeded when the result would be longer than `max_size` bytes.
+    """
+    base_size, result_size = delta_sizes(delta)
+    if base_size != len(base):
+        raise BadDelta(f"the delta is for a base of {base_size} bytes, its base has {len(base)}")
+    if result_size > max_size:
+        raise LimitExceeded(f"the delta makes {result_size} bytes, the limit is {max_size}")
+    return patch(base, delta, result_size)
+
+
+def patch(base: bytes, delta: bytes, result_size: int) -> bytes:
+    """`apply_delta` for a caller that has looked at the declared sizes already."""
+    if _compiled is None:
+        return apply_delta_reference(base, delta)
+    try:
+        result = b"".join(_compiled(base, delta))
+    except MemoryError as error:
+        raise BadDelta(f"no memory for the {result_size} bytes that a delta makes") from error
+    except Exception as error:
+        raise BadDelta(f"a delta cannot be applied: {error}") from error
+    except BaseException as error:
+        # Bounds checks that Rust makes for itself arrive as a panic, which is no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise BadDelta("a delta cannot be applied: it reaches out of its bounds") from error
+    if len(result) != result_size:
+        raise BadDelta(f"a delta makes {len(result)} bytes and declares {result_size}")
+    return result
+
+
+def apply_delta_reference(base: bytes, delta: bytes) -> bytes:
+    """The readable meaning of a delta. Raises BadDelta."""
+    base_size, at = _number(delta, 0)
+    result_size, at = _number(delta, at)
+    if base_size != len(base):
+        raise BadDelta(f"the delta is for a base of {base_size} bytes, its base has {len(base)}")
+    out = bytearray()
+    end = len(delta)
+    while at < end:
+        op = delta[at]
+        at += 1
+        if op & 0x80:
+            offset = size = 0
+            for bit in range(7):
+                if op >> bit & 1:
+                    if at == end:
+                        raise BadDelta("a delta ends inside a copy instruction")
+                    if bit < 4:
+                        offset |= delta[at] << 8 * bit
+                    else:
+                        size |= delta[at] << 8 * (bit - 4)
+                    at += 1
+            size = size or 0x10000
+            if offset + size > base_size:
+                raise BadDelta("a delta copies from beyond its base")
+            piece = base[offset : offset + size]
+        elif op:
+            if at + op > end:
+                raise BadDelta("a delta ends inside an insert instruction")
+            piece = delta[at : at + op]
+            at += op
+        else:
+            raise BadDelta("a delta has the reserved instruction 0")
+        if len(out) + len(piece) > result_size:
+            raise BadDelta("a delta makes more than it declares")
+        out += piece
+    if len(out) != result_size:
+        raise BadDelta(f"a delta makes {len(out)} bytes and declares {result_size}")
+    return bytes(out)

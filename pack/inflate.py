@@ -1,0 +1,56 @@
+"""The one module that chooses the zlib implementation (RFC 1950).
+
+zlib-ng, because it inflates and checksums faster than the library that comes with Python; that one otherwise.
+Objects of both have the same attributes: `decompress(data, max_length)`, `eof`, `unused_data`, `unconsumed_tail`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+try:
+    from zlib_ng import zlib_ng as _zlib
+except ImportError:  # pragma: no cover - a platform without a wheel
+    import zlib as _zlib  # type: ignore[no-redef]
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Inflater(Protocol):
+    """A zlib stream being read; `unused_data` is what followed its end in the last input."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+    def decompress(self, data: Buffer, max_length: int = ..., /) -> bytes: ...
+
+
+ZlibError: type[Exception] = _zlib.error  # type: ignore[assignment]
+"""Raised by every function here on a stream that is not zlib's."""
+
+decompressobj = _zlib.decompressobj
+crc32 = _zlib.crc32
+
+
+def decompress(data: Buffer, max_length: int) -> bytes:
+    """One whole zlib stream, at most `max_length` bytes of output.
+
+    Raises ZlibError when the stream is damaged, cut, longer than that, or followed by something.
+    """
+    stream = decompressobj()
+    out: bytes = stream.decompress(data, max_length + 1)
+    if len(out) > max_length:
+        raise ZlibError(f"the stream inflates to more than {max_length} bytes")
+    if not stream.eof:
+        raise ZlibError("the stream ends too early")
+    if stream.unused_data:
+        raise ZlibError("something follows the stream")
+    return out
+
+
+def compress(data: Buffer, level: int = 6) -> bytes:
+    """`data` as one zlib stream."""
+    return bytes(_zlib.compress(data, level))
