@@ -7,10 +7,7 @@ the same call can be made again once they are. Whatever is returned has been has
 from __future__ import annotations
 
 import hashlib
-from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Final, NamedTuple, Protocol
 
 from pack import inflate
@@ -25,9 +22,9 @@ _HEAD: Final = 512  # enough for an entry's header and, nearly always, for the s
 _PIECE: Final = 1 << 18
 _WHOLE: Final = 1 << 20  # longer entries are measured before they are read
 _MIN_OFFSET: Final = 12
-_TRAILER: Final = 20
 _MAX_CHAIN: Final = 10_000
-_KNOWN_TYPES: Final = 1 << 17
+_KNOWN_TYPES: Final = 1 << 16
+_KNOWN_HEADERS: Final = 1 << 15
 
 
 class Need(Exception):
@@ -54,16 +51,12 @@ class PackFile:
         self.size = size
         self.index = index
 
-    @cached_property
-    def ordered(self) -> array[int]:
-        """Offsets of all entries in pack order; an entry ends where the next one begins."""
-        return array("Q", sorted(self.index.offsets()))
-
-    def end(self, offset: int) -> int:
-        """Where the entry at `offset` ends."""
-        ordered = self.ordered
-        after = bisect_right(ordered, offset)
-        return ordered[after] if after < len(ordered) else self.size - _TRAILER
+    def length(self, offset: int) -> int:
+        """Bytes of the entry at `offset`: it ends where the next one begins."""
+        length = self.index.entry_end(offset, self.size) - offset
+        if length <= 0 or offset < _MIN_OFFSET:
+            raise PackError(f"the index points to {offset}, which is outside of the pack", offset=offset)
+        return length
 
 
 class ObjectCache:
@@ -141,6 +134,7 @@ class Objects:
         self.limits = limits
         self._asked = list(packs)
         self._keys = {pack.name: f"{namespace}\0{pack.name}" for pack in packs}
+        self._headers: dict[bytes, tuple[int, int]] = {}
         self._types: dict[tuple[str, int], int] = {}
         self._chain = min(limits.delta_depth or _MAX_CHAIN, _MAX_CHAIN)
 
@@ -153,6 +147,9 @@ class Objects:
 
     def header(self, oid: bytes) -> tuple[int, int]:
         """(type, size in bytes), without resolving deltas; not verified against the oid."""
+        known = self._headers.get(oid)
+        if known is not None:
+            return known
         pack, offset = self._locate(oid)
         cached = self.cache.get((self._keys[pack.name], offset))
         if cached is not None:
@@ -160,14 +157,26 @@ class Objects:
         try:
             entry = self._head(pack, offset)
             size = entry.size if not entry.base else self._result_size(pack, offset, entry)
-            return self._type(pack, offset, entry), size
+            known = self._type(pack, offset, entry), size
         except PackError as error:
             raise _damaged(oid, pack, error) from error
+        if len(self._headers) >= _KNOWN_HEADERS:
+            self._headers.clear()
+        self._headers[oid] = known
+        return known
 
     def read(self, oid: bytes) -> tuple[int, bytes]:
         """(type, data), verified. ObjectNotFound, CorruptObject, TooLarge above `limits.object_bytes`."""
         pack, offset = self._locate(oid)
-        return self._read_at(oid, pack, offset)
+        try:
+            return self._read_at(oid, pack, offset)
+        except CorruptObject:
+            # Another pack may hold a sound copy.
+            for other in self.packs:
+                at = other.index.find(oid) if other is not pack else None
+                if at is not None:
+                    return self._read_at(oid, other, at)
+            raise
 
     def read_as(self, oid: bytes, kind: int) -> bytes:
         """The data of an object that must be of type `kind`; WrongType otherwise."""
@@ -245,11 +254,11 @@ class Objects:
     # Entries
 
     def _head(self, pack: PackFile, offset: int) -> Entry:
-        length = min(pack.end(offset) - offset, _HEAD)
+        length = min(pack.length(offset), _HEAD)
         return _entry(self.source.read(pack.name, offset, length))
 
     def _entry(self, pack: PackFile, offset: int) -> Entry:
-        length = pack.end(offset) - offset
+        length = pack.length(offset)
         if length > _WHOLE:
             size = self._head(pack, offset).size
             self._check_size(None, size)
@@ -279,19 +288,13 @@ class Objects:
         passed: list[tuple[str, int]] = []
         while True:
             key = (self._keys[pack.name], offset)
-            known = types.get(key)
-            if known is None and not entry.base:
-                known = entry.kind
+            known = types.get(key) if entry.base else entry.kind
             if known is not None:
                 break
             passed.append(key)
             if len(passed) > self._chain:
                 raise PackError(f"the delta chain at offset {offset} is too long", offset=offset)
-            assert entry.base
             pack, offset = self._base(pack, offset, entry.base)
-            known = types.get((self._keys[pack.name], offset))
-            if known is not None:
-                break
             entry = self._head(pack, offset)
         if len(types) + len(passed) > _KNOWN_TYPES:
             types.clear()
@@ -301,10 +304,13 @@ class Objects:
     def _result_size(self, pack: PackFile, offset: int, entry: Entry) -> int:
         raw = entry.raw
         while True:
-            head = inflate.decompressobj().decompress(raw[entry.start :], 32)
+            try:
+                head = inflate.decompressobj().decompress(raw[entry.start :], 32)
+            except inflate.ZlibError as error:
+                raise PackError(f"the delta at offset {offset} does not inflate: {error}", offset=offset) from None
             if len(head) >= min(entry.size, 20):
                 return delta_sizes(head)[1]
-            whole = pack.end(offset) - offset
+            whole = pack.length(offset)
             if len(raw) >= whole:
                 raise PackError(f"the delta at offset {offset} ends early", offset=offset)
             raw = self.source.read(pack.name, offset, min(whole, len(raw) * 8))
@@ -366,7 +372,7 @@ class _Pieces:
         self._oid = oid
         self._name = pack.name
         self._at = offset + entry.start
-        self._end = pack.end(offset)
+        self._end = offset + pack.length(offset)
         self._left = entry.size
         self._inflate = inflate.decompressobj()
         self._pending = b""
@@ -415,7 +421,10 @@ def _entry(raw: bytes) -> Entry:
     head = parse_header(raw, 0)
     if head is None:
         raise PackError("an entry's header is cut short")
-    return Entry(head.kind, head.size, head.back or head.base, head.end, raw)
+    base = head.back or head.base
+    if not base and head.kind not in TYPE_NAMES:
+        raise PackError("a delta names itself as its base")
+    return Entry(head.kind, head.size, base, head.end, raw)
 
 
 def _inflate(raw: bytes, size: int, offset: int) -> bytes:

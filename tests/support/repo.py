@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pack.index import Index
-
 from pack.limits import Limits
 from pack.objects import TAG, TYPE_NUMBERS
 from pack.reader import ObjectCache, Objects, PackFile
