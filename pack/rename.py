@@ -71,6 +71,24 @@ def detect(
     return list(_joined(listed, search)), limited or search.over_budget
 
 
+def closest(
+    view: View,
+    sources: Sequence[Change],
+    target: Change,
+    minimum: int = DEFAULT_MINIMUM,
+    budget: int = DEFAULT_BUDGET,
+    missing: Missing | None = None,
+) -> tuple[list[Change], bool]:
+    """Up to four `sources` (old sides of changes) that resemble the added `target`, best first, ties as git has them.
+
+    The content alone is compared, deleted or not; identical files are not preferred. The second value says whether
+    the budget kept some from being compared.
+    """
+    search = _Search(view, sources, [target], minimum * MAX_SCORE // 100, budget, missing)
+    found = search.resembling()
+    return [sources[source] for _, _, source in sorted(found, key=lambda one: (-one[0], -one[1]))], search.over_budget
+
+
 def _joined(listed: Sequence[Change], search: _Search) -> Iterator[Change]:
     found = search.found
     used = {source for source, _ in found.values()}
@@ -196,6 +214,17 @@ class _Search:
             if source not in used and target not in self.found:
                 used.add(source)
                 self.found[target] = (source, -points)
+
+    def resembling(self) -> list[_Candidate]:
+        """The best sources of the one target, in the order of their slots."""
+        reach = _Reach(self)
+        if not reach.targets:
+            return []
+        self._read(reach.sources, reach.targets)
+        matrix = _Matrix(self, reach)
+        likely = matrix.likely(0)
+        self.hash([(source, 0) for source in likely])
+        return matrix.best(0, likely)
 
     # What they share
 

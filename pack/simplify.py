@@ -53,6 +53,16 @@ class _Path:
         return found
 
 
+def _lookup(history: History, path: bytes) -> _Path:
+    found: _Path = history.memo(("path", path), _Path(path))
+    return found
+
+
+def spot_at(history: History, path: bytes, tree: bytes) -> Spot:
+    """What lies at `path` below a tree; remembered beside the history."""
+    return _lookup(history, path).at(history.view, tree)
+
+
 def alike(view: View, old: Spot, new: Spot) -> bool:
     """Whether no file differs between what lies at one path in two trees (a directory without files is nothing)."""
     if old == new:
@@ -68,7 +78,7 @@ class Paths:
     def __init__(self, history: History, paths: Sequence[bytes]) -> None:
         self.history = history
         self.view = history.view
-        self._paths = [history.memo(("path", path), _Path(path)) for path in dict.fromkeys(paths)]
+        self._paths = [_lookup(history, path) for path in dict.fromkeys(paths)]
 
     def _spots(self, n: int) -> list[Spot]:
         tree = self.history.trees[n]
