@@ -140,7 +140,7 @@ class AdvertisementParser:
     def feed(self, chunk: bytes) -> None:
         for packet in self._decoder.packets(chunk):
             if isinstance(packet, bytes) and (message := error_text(packet)) is not None:
-                raise UpstreamProtocol(f"the upstream reports: {message}", offset=self._decoder.offset)
+                raise UpstreamProtocol(f"the upstream reports: {message}", offset=self._decoder.last)
             self._state(packet)
 
     def finish(self) -> Advertisement:
@@ -196,7 +196,7 @@ class AdvertisementParser:
             return
         text = _text(packet)
         if not text:
-            raise UpstreamProtocol(f"a capability expected, not {_shown(packet)}", offset=self._decoder.offset)
+            raise UpstreamProtocol(f"a capability expected, not {_shown(packet)}", offset=self._decoder.last)
         key, _, value = text.partition(b"=")
         self._capabilities.append((key, value))
 
@@ -206,7 +206,7 @@ class AdvertisementParser:
             return
         text = _text(packet)
         if text is None:
-            raise UpstreamProtocol(f"a ref expected, not {_shown(packet)}", offset=self._decoder.offset)
+            raise UpstreamProtocol(f"a ref expected, not {_shown(packet)}", offset=self._decoder.last)
         ref, _, capabilities = text.partition(b"\0")
         for item in capabilities.split():
             key, _, value = item.partition(b"=")
@@ -222,11 +222,11 @@ class AdvertisementParser:
             return
         text = _text(packet)
         if text is None:
-            raise UpstreamProtocol(f"a ref expected, not {_shown(packet)}", offset=self._decoder.offset)
+            raise UpstreamProtocol(f"a ref expected, not {_shown(packet)}", offset=self._decoder.last)
         self._ref_line(text)
 
     def _ended(self, packet: bytes | Special) -> None:
-        raise UpstreamProtocol("more follows after the end of the list of refs", offset=self._decoder.offset)
+        raise UpstreamProtocol("more follows after the end of the list of refs", offset=self._decoder.last)
 
     def _ref_line(self, text: bytes) -> None:
         digits, space, name = text.partition(b" ")
@@ -235,7 +235,7 @@ class AdvertisementParser:
             return
         oid = parse_oid(digits)
         if not name or b"\0" in name:
-            raise UpstreamProtocol("a ref without a proper name", offset=self._decoder.offset)
+            raise UpstreamProtocol("a ref without a proper name", offset=self._decoder.last)
         if name == _NO_REFS and oid == NULL_OID:
             return
         if name.endswith(_PEELED):
@@ -274,17 +274,17 @@ class LsRefsParser:
     def feed(self, chunk: bytes) -> None:
         for packet in self._decoder.packets(chunk):
             if isinstance(packet, bytes) and (message := error_text(packet)) is not None:
-                raise UpstreamProtocol(f"the upstream reports: {message}", offset=self._decoder.offset)
+                raise UpstreamProtocol(f"the upstream reports: {message}", offset=self._decoder.last)
             if self._ended:
                 if packet is Special.RESPONSE_END:
                     continue
-                raise UpstreamProtocol("more follows after the end of the list of refs", offset=self._decoder.offset)
+                raise UpstreamProtocol("more follows after the end of the list of refs", offset=self._decoder.last)
             if packet is Special.FLUSH:
                 self._ended = True
                 continue
             text = _text(packet)
             if text is None:
-                raise UpstreamProtocol(f"a ref expected, not {_shown(packet)}", offset=self._decoder.offset)
+                raise UpstreamProtocol(f"a ref expected, not {_shown(packet)}", offset=self._decoder.last)
             self._line(text)
 
     def finish(self, capabilities: Capabilities) -> Advertisement:
@@ -305,7 +305,7 @@ class LsRefsParser:
     def _line(self, text: bytes) -> None:
         first, *rest = text.split(b" ")
         if not rest or not rest[0]:
-            raise UpstreamProtocol(f"a ref expected, not {clean(text)!r}", offset=self._decoder.offset)
+            raise UpstreamProtocol(f"a ref expected, not {clean(text)!r}", offset=self._decoder.last)
         name, attributes = rest[0], rest[1:]
         peeled: bytes | None = None
         target: bytes | None = None

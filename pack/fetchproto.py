@@ -206,7 +206,7 @@ class FetchReader:
             return None
         name = self._line(packet)
         if name not in SECTIONS or (number := SECTIONS.index(name)) <= self._section:
-            raise UpstreamProtocol(f"an unexpected section {clean(name, 80)!r}", offset=self._decoder.offset)
+            raise UpstreamProtocol(f"an unexpected section {clean(name, 80)!r}", offset=self._decoder.last)
         self._section = number
         if name == b"packfile-uris":
             raise UnsupportedUpstream("the upstream wants parts of the pack to be fetched from other places")
@@ -224,7 +224,7 @@ class FetchReader:
     def _acks_2(self, packet: bytes | Special) -> None:
         if self._between(packet):
             if packet is Special.DELIM and not self.ready and not self._done:
-                raise UpstreamProtocol("the upstream goes on before it is ready", offset=self._decoder.offset)
+                raise UpstreamProtocol("the upstream goes on before it is ready", offset=self._decoder.last)
             return
         text = self._line(packet)
         if text == b"ready":
@@ -232,7 +232,7 @@ class FetchReader:
         elif text.startswith(b"ACK "):
             self.common.append(parse_oid(text[4:]))
         elif text != b"NAK":
-            raise UpstreamProtocol(f"an acknowledgment expected, not {clean(text, 80)!r}", offset=self._decoder.offset)
+            raise UpstreamProtocol(f"an acknowledgment expected, not {clean(text, 80)!r}", offset=self._decoder.last)
 
     def _shallow_2(self, packet: bytes | Special) -> None:
         if not self._between(packet):
@@ -260,7 +260,7 @@ class FetchReader:
     def _shallow_line(self, text: bytes) -> None:
         word, _, digits = text.partition(b" ")
         if word not in (b"shallow", b"unshallow"):
-            raise UpstreamProtocol(f"a shallow commit expected, not {clean(text, 80)!r}", offset=self._decoder.offset)
+            raise UpstreamProtocol(f"a shallow commit expected, not {clean(text, 80)!r}", offset=self._decoder.last)
         (self.shallow if word == b"shallow" else self.unshallow).append(parse_oid(digits))
 
     def _acks_0(self, packet: bytes | Special) -> None:
@@ -273,7 +273,7 @@ class FetchReader:
         word, _, rest = text.partition(b" ")
         digits, _, status = rest.partition(b" ")
         if word != b"ACK" or status not in (b"", b"common", b"continue", b"ready"):
-            raise UpstreamProtocol(f"an acknowledgment expected, not {clean(text, 80)!r}", offset=self._decoder.offset)
+            raise UpstreamProtocol(f"an acknowledgment expected, not {clean(text, 80)!r}", offset=self._decoder.last)
         oid = parse_oid(digits)
         if status == b"ready":
             self.ready = True  # its id need not be one that the server has
@@ -294,22 +294,22 @@ class FetchReader:
             try:
                 return self._bands.feed(packet)
             except UpstreamProtocol as error:
-                error.extra.setdefault("offset", self._decoder.offset)
+                error.extra.setdefault("offset", self._decoder.last)
                 raise
         if packet is Special.FLUSH:
             self._bands.finish()
             self._state = self._ended
             return None
-        raise UpstreamProtocol(f"a {packet.name.lower()} packet in the middle of the pack", offset=self._decoder.offset)
+        raise UpstreamProtocol(f"a {packet.name.lower()} packet in the middle of the pack", offset=self._decoder.last)
 
     def _ended(self, packet: bytes | Special) -> None:
         if packet is not Special.RESPONSE_END:
-            raise UpstreamProtocol("more follows after the end of the answer", offset=self._decoder.offset)
+            raise UpstreamProtocol("more follows after the end of the answer", offset=self._decoder.last)
 
     def _line(self, packet: bytes | Special) -> bytes:
         """A packet's text; an `ERR ` packet raises, so does one without text."""
         if not isinstance(packet, bytes):
-            raise UpstreamProtocol(f"an unexpected {packet.name.lower()} packet", offset=self._decoder.offset)
+            raise UpstreamProtocol(f"an unexpected {packet.name.lower()} packet", offset=self._decoder.last)
         if (message := error_text(packet)) is not None:
-            raise UpstreamProtocol(f"the upstream reports: {message}", offset=self._decoder.offset)
+            raise UpstreamProtocol(f"the upstream reports: {message}", offset=self._decoder.last)
         return packet.removesuffix(b"\n")

@@ -47,7 +47,10 @@ def line(text: bytes) -> bytes:
 
 
 class Decoder:
-    """Packets out of a byte stream. `error` is raised with `offset`, where in the stream the packet at fault begins."""
+    """Packets out of a byte stream. `error` is raised with `offset`, where in the stream the packet at fault begins.
+
+    `last` is where the packet began that `next` gave last.
+    """
 
     def __init__(self, error: type[PackhouseError] = UpstreamProtocol) -> None:
         self._error = error
@@ -55,6 +58,7 @@ class Decoder:
         self._at = 0  # of the next unread byte in the buffer
         self._base = 0  # of the buffer in the stream
         self._length = 0  # of the packet at `_at`, once its digits were read
+        self.last = 0
 
     @property
     def offset(self) -> int:
@@ -82,6 +86,7 @@ class Decoder:
             if length < HEADER_BYTES:
                 if length > Special.RESPONSE_END.value:
                     raise self._error("a packet of the impossible length 0003", offset=self.offset)
+                self.last = self.offset
                 self._at += HEADER_BYTES
                 return Special(length)
             if length > MAX_PACKET:
@@ -89,6 +94,7 @@ class Decoder:
             self._length = length
         if self.pending < self._length:
             return None
+        self.last = self.offset
         start, self._at = self._at, self._at + self._length
         self._length = 0
         return bytes(self._buffer[start + HEADER_BYTES : self._at])
