@@ -257,11 +257,11 @@ class Objects:
         length = min(pack.length(offset), _HEAD)
         return _entry(self.source.read(pack.name, offset, length))
 
-    def _entry(self, pack: PackFile, offset: int) -> Entry:
+    def _entry(self, pack: PackFile, offset: int, oid: bytes | None = None) -> Entry:
         length = pack.length(offset)
         if length > _WHOLE:
             size = self._head(pack, offset).size
-            self._check_size(None, size)
+            self._check_size(oid, size)
         return _entry(self.source.read(pack.name, offset, length))
 
     def _check_size(self, oid: bytes | None, size: int) -> None:
@@ -286,16 +286,18 @@ class Objects:
     def _type(self, pack: PackFile, offset: int, entry: Entry) -> int:
         types = self._types
         passed: list[tuple[str, int]] = []
-        while True:
-            key = (self._keys[pack.name], offset)
-            known = types.get(key) if entry.base else entry.kind
-            if known is not None:
-                break
+        key = (self._keys[pack.name], offset)
+        known = types.get(key) if entry.base else entry.kind
+        while known is None:
             passed.append(key)
             if len(passed) > self._chain:
                 raise PackError(f"the delta chain at offset {offset} is too long", offset=offset)
             pack, offset = self._base(pack, offset, entry.base)
-            entry = self._head(pack, offset)
+            key = (self._keys[pack.name], offset)
+            known = types.get(key)
+            if known is None:
+                entry = self._head(pack, offset)
+                known = None if entry.base else entry.kind
         if len(types) + len(passed) > _KNOWN_TYPES:
             types.clear()
         types.update(dict.fromkeys(passed, known))
@@ -340,7 +342,7 @@ class Objects:
             if cached is not None:
                 kind, data = cached[0], cached[1]
                 break
-            entry = self._entry(pack, offset)
+            entry = self._entry(pack, offset, oid)
             self._check_size(oid, entry.size)
             data = _inflate(entry.raw[entry.start :], entry.size, offset)
             if not entry.base:
