@@ -13,7 +13,7 @@ WORDS = """
     read write pack tree blob commit index walk merge base head branch store range cursor page limit budget delta offset
     stream parse check verify fetch serve cache local remote origin upstream batch queue worker process thread async
     await return yield raise class def import from while for else value result error message path name mode size type
-""".split()
+""".split()  # noqa: SIM905
 
 
 def generated(folder: Path, commits: int = 7000) -> Path:
