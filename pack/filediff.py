@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pack import textdiff
 from pack.errors import CorruptData, ObjectNotFound, TooLarge, WrongType
+from pack.needs import Needs
 from pack.objects import BLOB
 from pack.similarity import is_binary
 from pack.textdiff import Hunk
@@ -92,6 +93,12 @@ def contents(view: View, changes: Iterable[Change], file_bytes: int = DEFAULT_FI
 
 def _window(view: View, window: Sequence[Change], file_bytes: int) -> Iterator[FileDiff]:
     problems: dict[bytes, str] = {}
+    sizes: dict[bytes, int] = {}
+    needs = Needs()
+    for oid in {oid for change in window for oid in _blobs(change)}:
+        with needs:
+            _measure(view, oid, file_bytes, sizes, problems)
+    needs.settle()
     start = 0
     while start < len(window):
         wanted: set[bytes] = set()
@@ -99,11 +106,9 @@ def _window(view: View, window: Sequence[Change], file_bytes: int) -> Iterator[F
         end = start
         while end < len(window) and (held < _WINDOW_BYTES or end == start):
             for oid in _blobs(window[end]):
-                if oid not in wanted and oid not in problems:
-                    size = _measure(view, oid, file_bytes, problems)
-                    if size is not None:
-                        wanted.add(oid)
-                        held += size
+                if oid in sizes and oid not in wanted:
+                    wanted.add(oid)
+                    held += sizes[oid]
             end += 1
         found = _read(view, wanted, problems)
         for change in window[start:end]:
@@ -116,26 +121,24 @@ def _window(view: View, window: Sequence[Change], file_bytes: int) -> Iterator[F
         start = end
 
 
-def _measure(view: View, oid: bytes, file_bytes: int, problems: dict[bytes, str]) -> int | None:
+def _measure(view: View, oid: bytes, file_bytes: int, sizes: dict[bytes, int], problems: dict[bytes, str]) -> None:
     try:
         kind, size = view.objects.header(oid)
     except (ObjectNotFound, CorruptData, TooLarge) as error:
         problems[oid] = reason_of(error)
-        return None
+        return
     if kind != BLOB:
         problems[oid] = "bad_object"
     elif size > file_bytes:
         problems[oid] = "too_large"
     else:
-        return size
-    return None
+        sizes[oid] = size
 
 
 def _read(view: View, oids: set[bytes], problems: dict[bytes, str]) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
     try:
-        for oid, _, data in view.objects.read_many(oids):
-            found[oid] = data
+        found.update((oid, data) for oid, _, data in view.objects.read_many(oids))
     except (ObjectNotFound, CorruptData, TooLarge):
         # One of them is at fault: ask for the rest one by one.
         for oid in oids - found.keys():
@@ -198,9 +201,7 @@ def compare(item: FileDiff, options: Options) -> Texts:
     """The hunks of one change whose contents are there."""
     old, new = item.old or b"", item.new or b""
     if is_binary(old) or is_binary(new):
-        # What did not change has changed no bytes, binary or not.
-        same = item.change.old_oid == item.change.new_oid
-        return Texts(True, (), 0 if same else None, 0 if same else None)
+        return Texts(True, (), None, None)
     whole = textdiff.diff(old, new, options.context, options.whitespace)
     hunks = whole.hunks
     if item.change.status == "T":

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from pack import similarity
 from pack.errors import CorruptData, ObjectNotFound, TooLarge
+from pack.needs import Needs
 from pack.objects import BLOB
 from pack.similarity import MAX_SCORE, Spans, Weights
 from pack.treediff import Change
@@ -63,6 +64,7 @@ def detect(
     search.exact()
     limited = False
     if minimum < 100 and search.open_sources and search.open_targets:
+        search.measure()
         search.by_base_name()
         if len(search.open_sources) * len(search.open_targets) > limit * limit:
             limited = True
@@ -232,6 +234,17 @@ class _Search:
         used = {source for source, _ in self.found.values()}
         self.open_sources = [index for index in self.open_sources if index not in used]
         self.open_targets = [index for index in self.open_targets if index not in self.found]
+
+    def measure(self) -> None:
+        """The sizes of all that is left, so that a store is asked once."""
+        needs = Needs()
+        for index in self.open_sources:
+            with needs:
+                self.size_of_source(index)
+        for index in self.open_targets:
+            with needs:
+                self.size_of_target(index)
+        needs.settle()
 
     def size_of_source(self, index: int) -> int | None:
         change = self.sources[index]

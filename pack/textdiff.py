@@ -1,7 +1,8 @@
 """Line diffs equal to git's: hunks by libgit2's copy of xdiff, with the indent heuristic, framed by our own rules.
 
 libgit2 is given two buffers and returns patch text. A heading behind `@@` is the nearest line above that begins with a
-letter, `_` or `$`: its first 80 bytes, without trailing blanks, up to the first byte that is not UTF-8. Lines are bytes: a CR stays, no encoding is assumed. Whether content is binary is for the caller to ask.
+letter, `_` or `$`: its first 80 bytes, without trailing blanks, up to the first byte that is not UTF-8. Lines are
+bytes: a CR stays, no encoding is assumed. Whether content is binary is for the caller to ask.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pack.errors import BadObject, CorruptData, ObjectNotFound, WrongType
+from pack.needs import Needs
 from pack.tree import DIRECTORY, normal_mode
 
 if TYPE_CHECKING:
@@ -66,11 +67,13 @@ def diff_trees(
 
     `match(path, is_tree)` says whether a path is wanted, for a directory whether anything below it may be.
     `visit(n)` is charged for entries looked at and ends the walk by returning False. `skip(path, reason)` is told of
-    directories that cannot be read or are too deep; without it ObjectNotFound and BadObject are raised.
+    directories that cannot be read or are too deep; without it ObjectNotFound and BadObject are raised. Where the
+    store lacks trees, the walk goes on to find what else it lacks, and ends in one Need for all of them.
     """
     if old_tree == new_tree:
         return
-    top = _compare(view, old_tree, new_tree, b"", skip)
+    needs = Needs()
+    top = _compare(view, old_tree, new_tree, b"", skip, needs)
     stack: list[tuple[bytes, Iterator[_Pair]]] = [(b"", iter(top))]
     if visit is not None and not visit(len(top)):
         return
@@ -84,18 +87,20 @@ def diff_trees(
             if match is not None and not match(path, tree):
                 continue
             if not tree:
-                yield _change(path, old, new)
+                if not needs:
+                    yield _change(path, old, new)
                 continue
             if len(stack) >= MAX_DEPTH:
                 _refuse(path, "budget", skip, BadObject(f"trees are nested deeper than {MAX_DEPTH}"))
                 continue
-            below = _compare(view, old and old[3], new and new[3], path, skip)
+            below = _compare(view, old and old[3], new and new[3], path, skip, needs)
             if visit is not None and not visit(len(below) + 1):
                 return
             stack.append((path + b"/", iter(below)))
             break
         else:
             stack.pop()
+    needs.settle()
 
 
 def _change(path: bytes, old: _Raw | None, new: _Raw | None) -> Change:
@@ -114,12 +119,18 @@ def _refuse(path: bytes, reason: str, skip: Skip | None, error: Exception) -> No
     skip(path, reason)
 
 
-def _compare(view: View, old: bytes | None, new: bytes | None, path: bytes, skip: Skip | None) -> list[_Pair]:
-    """The pairs in which two versions of one directory differ; none where one of them cannot be read."""
+def _compare(
+    view: View, old: bytes | None, new: bytes | None, path: bytes, skip: Skip | None, needs: Needs
+) -> list[_Pair]:
+    """The pairs in which two versions of one directory differ; none where one of them cannot be read (yet)."""
     try:
-        before = view.tree_data(old) if old is not None else b""
-        after = view.tree_data(new) if new is not None else b""
-        return compare_raw(before, after)
+        before = after = None
+        with needs:
+            before = view.tree_data(old) if old is not None else b""
+        with needs:
+            after = view.tree_data(new) if new is not None else b""
+        if before is not None and after is not None:
+            return compare_raw(before, after)
     except ObjectNotFound as error:
         _refuse(path, "not_fetched", skip, error)
     except (CorruptData, WrongType) as error:
