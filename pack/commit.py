@@ -38,7 +38,7 @@ def links(data: bytes) -> Links:
 
     The time is 0 where the committer line is not where it should be or holds no number.
     """
-    if data[:5] != b"tree " or data[45:46] != b"\n":
+    if data[:5] != b"tree " or data[45:46] != b"\n" or len(data) == 46:
         raise BadObject("the bytes are no commit object")
     try:
         tree = unhexlify(data[5:45])
