@@ -1,0 +1,168 @@
+"""One search pattern: literal bytes or RE2 (its syntax page), matched within single lines of a larger buffer.
+
+Matching is as `git grep` in a UTF-8 locale: leftmost, first alternative first; `^` and `$` are the ends of a line;
+ignoring case folds letters beyond ASCII too; `\\w`, `\\d` and `\\b` know ASCII only. What is not UTF-8 in the buffer
+matches no `.` and no class, only literal text that heeds case is compared byte by byte. Time is linear in the buffer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import re2
+
+from pack.errors import BadPattern
+
+MAX_PATTERN_BYTES: Final = 4096
+MAX_PROGRAM: Final = 50_000  # RE2 instructions
+_MEMORY: Final = 16 << 20  # of one compiled pattern, in bytes
+
+Span = tuple[int, int]
+Find = Callable[[bytes, int, int], "Span | None"]
+
+_NON_WORD: Final = re.compile(rb"[^0-9A-Za-z_]")
+_WORD: Final = bytes(chr(value).isascii() and (chr(value).isalnum() or value == 0x5F) for value in range(256))
+
+_TOKEN: Final = re.compile(
+    rb"""
+    \\Q.*?(?:\\E|\Z)                                   # quoted text
+  | \\.                                                # an escape
+  | \[\^?\]?(?:\\.|\[:\^?\w*:\]|[^\]\\])*\]            # a class
+  | \(\?(?P<on>[a-zA-Z]*)(?:-(?P<off>[a-zA-Z]*))?(?P<end>[:)])
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+
+
+class Pattern:
+    """A compiled pattern. `text` is what was asked for; `find(buffer, pos, end)` its first match there, or None."""
+
+    def __init__(self, text: bytes, *, fixed: bool = False, ignore_case: bool = False, word: bool = False) -> None:
+        """BadPattern where the text is no pattern, too long, or too large when compiled."""
+        if not text:
+            raise _refuse(text, "is empty")
+        if len(text) > MAX_PATTERN_BYTES:
+            raise _refuse(text, f"is longer than {MAX_PATTERN_BYTES} bytes")
+        if b"\n" in text or b"\0" in text:
+            raise _refuse(text, "holds a line end or a NUL, which no line has")
+        self.text = text
+        self.word = word
+        self._longest: Find | None = None
+        if fixed and not ignore_case:
+            self.find = _literal(text)
+            self.source = re2.escape(text)
+            return
+        self.source = re2.escape(text) if fixed else _by_line(text)
+        self._ignore_case = ignore_case
+        regex = _compile(text, self.source, ignore_case, False)
+        self.find = _finder(regex)
+        if word and not fixed:
+            self._longest = _finder(_compile(text, self.source, ignore_case, True))
+
+    def first(self, buffer: bytes, start: int, line: int, end: int) -> Span | None:
+        """The first match at or after `start` of the line from `line` to `end`; with `word`, the first whole word.
+
+        A word has no word character before or after it and is not empty. As in git, what was found at one place and
+        is no word is looked for again only behind the next character that is none; unlike there, the longest match
+        at that place gets its chance as well as the preferred one.
+        """
+        found = self.find(buffer, start, end)
+        if not self.word:
+            return found
+        while found is not None:
+            at = found[0]
+            if _is_word(buffer, found, line, end):
+                return found
+            if self._longest is not None:
+                longest = self._longest(buffer, at, end)
+                if longest is not None and longest[0] == at and _is_word(buffer, longest, line, end):
+                    return longest
+            border = _NON_WORD.search(buffer, at, end)
+            if border is None or border.end() >= end:
+                return None
+            found = self.find(buffer, border.end(), end)
+        return None
+
+
+def union(patterns: list[Pattern]) -> Find | None:
+    """Finds where any of the patterns matches, None where they are too large together."""
+    try:
+        whole = b"|".join(b"(?:" + pattern.source + b")" for pattern in patterns)
+        ignore_case = any(getattr(pattern, "_ignore_case", False) for pattern in patterns)
+        return _finder(_compile(b"", whole, ignore_case, False))
+    except BadPattern:
+        return None
+
+
+def _is_word(buffer: bytes, span: Span, line: int, end: int) -> bool:
+    start, stop = span
+    return start < stop and (start == line or not _WORD[buffer[start - 1]]) and (stop == end or not _WORD[buffer[stop]])
+
+
+def _refuse(text: bytes, why: str) -> BadPattern:
+    return BadPattern(f"the pattern {text[:100].decode('utf-8', 'replace')!r} {why}", parameter="pattern")
+
+
+def _literal(text: bytes) -> Find:
+    size = len(text)
+
+    def find(buffer: bytes, pos: int, end: int) -> Span | None:
+        at = buffer.find(text, pos, end)
+        return None if at < 0 else (at, at + size)
+
+    return find
+
+
+def _by_line(text: bytes) -> bytes:
+    """The pattern with every anchor meaning a line: the buffer holds many."""
+
+    def rewrite(token: re.Match[bytes]) -> bytes:
+        whole = token[0]
+        if whole == b"\\A":
+            return b"^"
+        if whole == b"\\z":
+            return b"$"
+        if whole == b"\\C":
+            raise _refuse(text, "has a \\C, which could be half a character or a line end")
+        if token["end"] is None:
+            return whole
+        on = token["on"].replace(b"m", b"")
+        off = (token["off"] or b"").replace(b"m", b"")
+        if not on and not off and whole[2:3] not in (b":", b")"):
+            return b"(?:" if token["end"] == b":" else b"(?:)"
+        return b"(?" + on + (b"-" + off if off else b"") + token["end"]
+
+    return b"(?m)" + _TOKEN.sub(rewrite, text)
+
+
+def _compile(text: bytes, source: bytes, ignore_case: bool, longest: bool) -> Any:
+    options = re2.Options()
+    options.case_sensitive = not ignore_case
+    options.longest_match = longest
+    options.never_nl = True
+    options.never_capture = True
+    options.max_mem = _MEMORY
+    options.log_errors = False
+    try:
+        regex = re2.compile(source, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else b""
+        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise _refuse(text, f"does not compile: {said}") from None
+    if regex.programsize > MAX_PROGRAM:
+        raise _refuse(text, "is too large")
+    return regex
+
+
+def _finder(regex: Any) -> Find:
+    # The module's own search() makes a generator and two objects for each call: go to the class it wraps.
+    match = regex._regexp.Match
+    unanchored = re2._re2.RE2.Anchor.UNANCHORED
+
+    def find(buffer: bytes, pos: int, end: int) -> Span | None:
+        span: Span = match(unanchored, buffer, pos, end)[0]
+        return span if span[0] >= 0 else None
+
+    return find
