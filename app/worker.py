@@ -1,0 +1,257 @@
+"""The inside of a worker process: calls come in by one socket, answers go out by it.
+
+Frames are `length kind request` (u32, u8, u32, little-endian) and `length` bytes. To the worker: CALL and OPEN (a
+pickled (function, arguments, deadline)), CREDIT (u32 bytes the reader has taken), CANCEL. From it: RESULT, ERROR and
+ITEM (pickled), DATA (raw bytes of a stream), END. The bit RETIRE on a last frame says that the process has grown too
+large. The socket joins two processes of ours and nobody else, so what comes out of it may be unpickled.
+
+One thread does everything. A stream is a suspended generator: it is stepped while its reader has credit, and lies still
+while the reader is slow, so that slow readers cost memory of one generator and no process. The work of a stream is
+counted in seconds spent inside its generator; between two items it can be cancelled or cut.
+"""
+
+# ruff: noqa: S301
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import pickle
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pack.errors import DeadlineExceeded, PackhouseError
+
+FRAME = struct.Struct("<IBI")
+CREDITS = struct.Struct("<I")
+CALL, OPEN, CREDIT, CANCEL = range(4)
+RESULT, ERROR, DATA, ITEM, END = range(5)
+RETIRE = 0x80
+
+WINDOW = 512 << 10
+"""Bytes of a stream that may be on their way to its reader."""
+
+JOIN_BYTES = 64 << 10
+JOIN_SECONDS = 0.005
+TURN_SECONDS = 0.02
+PR_SET_PDEATHSIG = 1
+
+
+def lower(nice: int) -> None:
+    """Become a background process that ends with its parent and leaves Ctrl-C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with contextlib.suppress(OSError):
+        os.nice(nice)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def resolve(name: str) -> Callable[..., Any]:
+    """The function behind `module:function`."""
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def pickled_error(error: BaseException) -> bytes:
+    """Our own errors as themselves, any other as the text of its traceback."""
+    reader = sys.modules.get("pack.reader")
+    need = getattr(reader, "Need", None)
+    if isinstance(error, PackhouseError) or (need is not None and isinstance(error, need)):
+        with contextlib.suppress(Exception):
+            return pickle.dumps(error.with_traceback(None), protocol=5)
+    return pickle.dumps("".join(traceback.format_exception(error)), protocol=5)
+
+
+class _Stream:
+    """A generator, what its reader still takes, and the bytes that wait to be joined."""
+
+    __slots__ = ("credit", "deadline", "generator", "held", "held_size", "sent", "worked")
+
+    def __init__(self, generator: Iterator[Any], deadline: float) -> None:
+        self.generator = generator
+        self.deadline = deadline
+        self.credit = WINDOW
+        self.held: list[bytes] = []
+        self.held_size = 0
+        self.sent = 0.0
+        self.worked = 0.0
+
+    def close(self) -> None:
+        close = getattr(self.generator, "close", None)
+        if close is not None:
+            with contextlib.suppress(Exception):
+                close()
+
+
+class Worker:
+    """The loop of one process over its socket; `run` returns when the other side is gone."""
+
+    def __init__(self, sock: socket.socket, max_bytes: int) -> None:
+        self.sock = sock
+        self.max_bytes = max_bytes
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.streams: dict[int, _Stream] = {}
+        self.ready: deque[int] = deque()
+        self.buffer = bytearray()
+        self.poll = select.poll()
+        self.poll.register(sock, select.POLLIN)
+
+    def run(self) -> None:
+        while True:
+            if not self.ready or self.poll.poll(0):
+                chunk = self.sock.recv(1 << 20)
+                if not chunk:
+                    return
+                self.buffer += chunk
+                self._receive()
+            elif self.ready:
+                self._turn(self.ready.popleft())
+
+    def _receive(self) -> None:
+        position, size = 0, FRAME.size
+        while len(self.buffer) - position >= size:
+            length, kind, request = FRAME.unpack_from(self.buffer, position)
+            end = position + size + length
+            if len(self.buffer) < end:
+                break
+            payload = bytes(self.buffer[position + size : end])
+            position = end
+            if kind == CALL:
+                self._call(request, payload)
+            elif kind == OPEN:
+                self._open(request, payload)
+            elif kind == CREDIT:
+                self._credit(request, CREDITS.unpack(payload)[0])
+            else:
+                self._cancel(request)
+        del self.buffer[:position]
+
+    def _send(self, kind: int, request: int, payload: bytes = b"") -> None:
+        header = FRAME.pack(len(payload), kind, request)
+        if len(payload) < 1 << 16:
+            self.sock.sendall(header + payload)
+        else:
+            self.sock.sendall(header)
+            self.sock.sendall(payload)
+
+    def _last(self, kind: int, request: int, payload: bytes = b"") -> None:
+        self._send(kind | (RETIRE if self._too_large() else 0), request, payload)
+
+    def _too_large(self) -> bool:
+        # The peak is cheap to ask and never sinks; the present size is read only once the peak is over the mark.
+        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 <= self.max_bytes:
+            return False
+        try:
+            return int(Path("/proc/self/statm").read_bytes().split()[1]) * resource.getpagesize() > self.max_bytes
+        except (OSError, IndexError, ValueError):
+            return True
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        found = self.functions.get(name)
+        if found is None:
+            found = self.functions[name] = resolve(name)
+        return found
+
+    def _call(self, request: int, payload: bytes) -> None:
+        try:
+            name, arguments, _ = pickle.loads(payload)
+            kind, answer = RESULT, pickle.dumps(self._function(name)(*arguments), protocol=5)
+        except Exception as error:
+            kind, answer = ERROR, pickled_error(error)
+        self._last(kind, request, answer)
+
+    def _open(self, request: int, payload: bytes) -> None:
+        try:
+            name, arguments, deadline = pickle.loads(payload)
+            generator = iter(self._function(name)(*arguments))
+        except Exception as error:
+            self._last(ERROR, request, pickled_error(error))
+            return
+        self.streams[request] = _Stream(generator, deadline)
+        self.ready.append(request)
+
+    def _credit(self, request: int, amount: int) -> None:
+        stream = self.streams.get(request)
+        if stream is not None:
+            stalled = stream.credit <= 0
+            stream.credit += amount
+            if stalled and stream.credit > 0:
+                self.ready.append(request)
+
+    def _cancel(self, request: int) -> None:
+        stream = self.streams.pop(request, None)
+        if stream is not None:
+            stream.close()
+            if request in self.ready:
+                self.ready.remove(request)
+            self._last(END, request)
+
+    def _turn(self, request: int) -> None:
+        """Step one stream until its turn, its credit or its items end."""
+        stream = self.streams[request]
+        begin = now = time.monotonic()
+        try:
+            while stream.credit > 0 and now - begin < TURN_SECONDS:
+                item = next(stream.generator)
+                before, now = now, time.monotonic()
+                stream.worked += now - before
+                if not isinstance(item, (bytes, bytearray, memoryview)):
+                    self._flush(request, stream, now)
+                    answer = pickle.dumps(item, protocol=5)
+                    stream.credit -= len(answer)
+                    self._send(ITEM, request, answer)
+                    stream.sent = now
+                    continue
+                stream.held.append(bytes(item))
+                stream.held_size += len(item)
+                # Items of a dense run are joined; the first, and one after a pause, goes out at once.
+                if stream.held_size >= JOIN_BYTES or now - stream.sent > JOIN_SECONDS:
+                    self._flush(request, stream, now)
+                if stream.worked > stream.deadline:
+                    raise DeadlineExceeded(f"the answer took more than {stream.deadline:g} seconds of work")
+        except StopIteration:
+            self._end(request, stream, END)
+        except Exception as error:
+            self._end(request, stream, ERROR, pickled_error(error))
+        else:
+            self._flush(request, stream, now)
+            if stream.credit > 0:
+                self.ready.append(request)
+
+    def _flush(self, request: int, stream: _Stream, now: float) -> None:
+        if stream.held:
+            stream.credit -= stream.held_size
+            self._send(DATA, request, b"".join(stream.held))
+            stream.held.clear()
+            stream.held_size = 0
+            stream.sent = now
+
+    def _end(self, request: int, stream: _Stream, kind: int, payload: bytes = b"") -> None:
+        self._flush(request, stream, 0.0)
+        del self.streams[request]
+        stream.close()
+        self._last(kind, request, payload)
+
+
+def main(connection: Any, nice: int, max_bytes: int) -> None:
+    """Entry of the process: `connection` is its end of a socket pair (multiprocessing's own, for passing it)."""
+    lower(nice)
+    sock = socket.socket(fileno=os.dup(connection.fileno()))
+    connection.close()
+    sock.setblocking(True)
+    with sock, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        Worker(sock, max_bytes).run()

@@ -1,0 +1,580 @@
+"""A pool of niced processes for heavy reads, spoken to from the event loop.
+
+    pool = Pool(2)
+    await pool.start()
+    answer = await pool.run("app.reads.x:func", handle, params, key="owner/name")
+    async with pool.stream("app.reads.x:rows", handle, params) as chunks:
+        async for chunk in chunks: ...
+
+No thread and no task is spent on a request: replies resolve futures straight from the socket's callback. A stream's
+reader has a window of bytes; a worker steps a stream only inside of it, and one whose streams all wait for slow readers
+is free for other work. A request that overruns its deadline, or does not stop when it is told to, costs its process,
+which is replaced. Errors: PackhouseErrors and `pack.reader.Need` arrive as themselves; `WorkerLost` when the process
+died; `DeadlineExceeded`; `Overloaded` when too much waits; any other exception is logged and arrives as a plain
+PackhouseError (500).
+"""
+
+# ruff: noqa: S301
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import os
+import pickle
+import socket
+from collections import OrderedDict, deque
+from collections.abc import Callable, Coroutine
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import Any, Self, cast
+
+from app import worker as inside
+from app.worker import CALL, CANCEL, CREDIT, CREDITS, DATA, END, ERROR, FRAME, ITEM, OPEN, RESULT, RETIRE, WINDOW
+from pack.errors import DeadlineExceeded, Overloaded, PackhouseError, WorkerLost
+
+log = logging.getLogger("packhouse.workers")
+
+PRELOAD = ["app.worker", "app.preload"]
+MAX_STREAMS = 64
+"""Suspended generators that one worker may hold."""
+
+
+def processes() -> ForkServerContext:
+    """How every process of ours begins: forked from a small server that has imported the code already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    return context
+
+
+class _Request:
+    """A call or a stream on its way; `future` ends a call, `stream` takes the items of a stream."""
+
+    __slots__ = ("deadline", "future", "key", "name", "number", "payload", "stream", "timer", "worker")
+
+    def __init__(self, name: str, payload: bytes, key: str, deadline: float) -> None:
+        self.name = name
+        self.payload = payload
+        self.key = key
+        self.deadline = deadline
+        self.number = 0
+        self.worker: _Worker | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.future: asyncio.Future[Any] | None = None
+        self.stream: _Flow | None = None
+
+    def settle(self, error: BaseException | None, value: Any = None) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.stream is not None:
+            self.stream.ended(error)
+        elif self.future is not None and not self.future.done():
+            if error is None:
+                self.future.set_result(value)
+            else:
+                self.future.set_exception(error)
+
+
+class _Worker(asyncio.Protocol):
+    """One process as the loop sees it."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.process: ForkServerProcess | None = None
+        self.transport: asyncio.Transport | None = None
+        self.requests: dict[int, _Request] = {}
+        self.active = 0
+        self.retiring = False
+        self.recent: OrderedDict[str, None] = OrderedDict()
+        self.reason: Callable[[_Request], PackhouseError] | None = None
+        self.gone = asyncio.Event()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._need = FRAME.size
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.pool._lost(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size < self._need:
+            return
+        buffer = data if len(self._parts) == 1 else b"".join(self._parts)
+        position, header, end = 0, FRAME.size, len(buffer)
+        self._need = header
+        while end - position >= header:
+            length, kind, number = FRAME.unpack_from(buffer, position)
+            if end - position < header + length:
+                self._need = header + length
+                break
+            self._frame(kind, number, buffer[position + header : position + header + length])
+            position += header + length
+        rest = buffer[position:]
+        self._parts = [rest] if rest else []
+        self._size = len(rest)
+
+    def _frame(self, kind: int, number: int, payload: bytes) -> None:
+        if kind & RETIRE:
+            kind &= ~RETIRE
+            self.pool._retire(self)
+        request = self.requests.get(number)
+        if request is None:
+            return
+        if kind == DATA and request.stream is not None:
+            request.stream.arrived(payload, len(payload))
+        elif kind == ITEM and request.stream is not None:
+            request.stream.arrived(pickle.loads(payload), len(payload))
+        else:
+            self.drop(request)
+            if kind == RESULT:
+                request.settle(None, pickle.loads(payload))
+            elif kind == END:
+                request.settle(None)
+            else:
+                assert kind == ERROR
+                request.settle(_error(request.name, payload))
+            self.pool._freed(self)
+
+    def drop(self, request: _Request) -> None:
+        del self.requests[request.number]
+        if request.stream is None or not request.stream.stalled:
+            self.active -= 1
+
+    def send(self, kind: int, number: int, payload: bytes = b"") -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(FRAME.pack(len(payload), kind, number) + payload)
+
+    def kill(self, reason: Callable[[_Request], PackhouseError]) -> None:
+        self.reason = reason
+        if self.process is not None:
+            self.process.kill()
+
+
+def _error(name: str, payload: bytes) -> BaseException:
+    error = pickle.loads(payload)
+    if isinstance(error, BaseException):
+        return error
+    log.error("%s failed in a worker\n%s", name, error)
+    return PackhouseError("an internal error in a worker; the log has it")
+
+
+class _Waiting:
+    """Requests that wait, taken in turn between their keys so that one busy repository does not starve the others."""
+
+    def __init__(self) -> None:
+        self.queues: OrderedDict[str, deque[_Request]] = OrderedDict()
+        self.count = 0
+
+    def put(self, request: _Request) -> None:
+        self.queues.setdefault(request.key, deque()).append(request)
+        self.count += 1
+
+    def take(self) -> _Request:
+        key, queue = next(iter(self.queues.items()))
+        request = queue.popleft()
+        self.count -= 1
+        if queue:
+            self.queues.move_to_end(key)
+        else:
+            del self.queues[key]
+        return request
+
+    def remove(self, request: _Request) -> bool:
+        queue = self.queues.get(request.key)
+        if queue is None or request not in queue:
+            return False
+        queue.remove(request)
+        self.count -= 1
+        if not queue:
+            del self.queues[request.key]
+        return True
+
+
+class Pool:
+    """`processes` workers; `deadline` seconds of work a request unless it says otherwise; `queue` requests may wait.
+
+    `lifetime` bounds a stream whatever its reader does; `grace` is how long a cancelled request may go on.
+    """
+
+    def __init__(
+        self,
+        processes: int,
+        *,
+        nice: int = 10,
+        deadline: float = 60.0,
+        queue: int = 256,
+        lifetime: float = 3600.0,
+        grace: float = 2.0,
+        max_bytes: int = 1 << 30,
+    ) -> None:
+        self.size = processes
+        self.nice = nice
+        self.deadline = deadline
+        self.queue = queue
+        self.lifetime = lifetime
+        self.grace = grace
+        self.max_bytes = max_bytes
+        self.workers: list[_Worker] = []
+        self._leaving: set[_Worker] = set()
+        self._waiting = _Waiting()
+        self._number = 0
+        self._starting = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open = False
+        self.restarts = 0
+
+    async def start(self) -> None:
+        """Start the workers; returns when all are there."""
+        self._open = True
+        await asyncio.gather(*(self._spawn() for _ in range(self.size)))
+
+    async def close(self) -> None:
+        """End the workers and everything they do."""
+        self._open = False
+        while self._waiting.count:
+            self._waiting.take().settle(WorkerLost("the service is stopping"))
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        ending = [*self.workers, *self._leaving]
+        for worker in ending:
+            if worker.process is not None:
+                worker.process.terminate()
+            if worker.transport is not None:
+                worker.transport.close()
+        await asyncio.gather(*(worker.gone.wait() for worker in ending))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def run(self, name: str, *arguments: Any, key: str = "", deadline: float | None = None) -> Any:
+        """The result of `module:function` called with `arguments` in a worker.
+
+        `key` is what fairness goes by, and what a worker's warm caches are found by: the repository.
+        """
+        seconds = self.deadline if deadline is None else deadline
+        request = _Request(name, pickle.dumps((name, arguments, seconds), protocol=5), key, seconds)
+        request.future = asyncio.get_running_loop().create_future()
+        self._submit(request)
+        try:
+            return await request.future
+        except asyncio.CancelledError:
+            self._abandon(request)
+            raise
+
+    def stream(self, name: str, *arguments: Any, key: str = "", deadline: float | None = None) -> Stream:
+        """The items of the generator function `module:function`, as they come.
+
+        Bytes may arrive joined with their neighbours, the first one never; other items arrive one by one. Nothing
+        happens before the first item is asked for.
+        """
+        seconds = self.deadline if deadline is None else deadline
+        request = _Request(name, pickle.dumps((name, arguments, seconds), protocol=5), key, seconds)
+        request.stream = _Flow(self, request)
+        return Stream(request.stream)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that have no worker yet."""
+        return self._waiting.count
+
+    @property
+    def busy(self) -> int:
+        """Workers that have work which no reader holds up."""
+        return sum(1 for worker in self.workers if worker.active)
+
+    # Which request goes to which worker.
+
+    def _submit(self, request: _Request) -> None:
+        if not self._open:
+            raise WorkerLost("the service is stopping")
+        worker = None if self._waiting.count else self._free(request.key)
+        if worker is not None:
+            self._assign(worker, request)
+        elif self._waiting.count >= self.queue:
+            raise Overloaded(f"{self._waiting.count} heavy reads are waiting already; try again later")
+        else:
+            self._waiting.put(request)
+
+    def _free(self, key: str) -> _Worker | None:
+        free = [w for w in self.workers if not w.active and not w.retiring and len(w.requests) < MAX_STREAMS]
+        if not free:
+            return None
+        for worker in free:
+            if key in worker.recent:
+                return worker
+        return min(free, key=lambda worker: (len(worker.requests), len(worker.recent)))
+
+    def _assign(self, worker: _Worker, request: _Request) -> None:
+        self._number = (self._number + 1) & 0xFFFFFFFF
+        request.number, request.worker = self._number, worker
+        worker.requests[request.number] = request
+        worker.active += 1
+        worker.recent[request.key] = None
+        worker.recent.move_to_end(request.key)
+        if len(worker.recent) > 16:
+            worker.recent.popitem(last=False)
+        loop = asyncio.get_running_loop()
+        if request.stream is None:
+            request.timer = loop.call_later(request.deadline, self._overrun, request)
+            worker.send(CALL, request.number, request.payload)
+        else:
+            # The worker itself counts the work of a stream between items; the timer is for an item that never comes.
+            request.timer = loop.call_later(request.deadline + self.grace, self._watch, request, loop.time())
+            worker.send(OPEN, request.number, request.payload)
+        request.payload = b""
+
+    def _freed(self, worker: _Worker) -> None:
+        if worker.retiring and not worker.requests and worker.transport is not None:
+            worker.transport.close()
+        while self._waiting.count and self._open:
+            request = self._waiting.queues[next(iter(self._waiting.queues))][0]
+            chosen = self._free(request.key)
+            if chosen is None:
+                break
+            self._assign(chosen, self._waiting.take())
+
+    # Requests that take too long or are not wanted any more.
+
+    def _overrun(self, request: _Request) -> None:
+        if request.worker is not None:
+            culprit, seconds = request, request.deadline
+            request.worker.kill(
+                lambda other: (
+                    DeadlineExceeded(f"the answer took more than {seconds:g} seconds of work")
+                    if other is culprit
+                    else WorkerLost("the worker was ended for another request")
+                )
+            )
+
+    def _watch(self, request: _Request, begun: float) -> None:
+        stream, worker = request.stream, request.worker
+        if stream is None or worker is None or request.number not in worker.requests:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if now - begun > self.lifetime:
+            self._abandon(request, DeadlineExceeded(f"an answer may take {self.lifetime:g} seconds at most"))
+            return
+        patience = request.deadline + self.grace
+        silent = now - max(stream.moved, begun)
+        if not stream.stalled and silent >= patience and worker.active == 1:
+            self._overrun(request)
+            return
+        wait = patience if stream.stalled or worker.active > 1 else max(patience - silent, 0.05)
+        wait = max(0.05, min(wait, begun + self.lifetime + 0.01 - now))
+        request.timer = loop.call_later(wait, self._watch, request, begun)
+
+    def _abandon(self, request: _Request, error: PackhouseError | None = None) -> None:
+        """Nobody waits for this any more: stop it, and its process if it does not listen."""
+        worker = request.worker
+        if worker is None:
+            self._waiting.remove(request)
+            return
+        if worker.requests.get(request.number) is not request:
+            return
+        if request.stream is not None:
+            request.stream.ended(error)
+            worker.send(CANCEL, request.number)
+        if request.timer is not None:
+            request.timer.cancel()
+        with contextlib.suppress(RuntimeError):
+            request.timer = asyncio.get_running_loop().call_later(self.grace, self._overrun, request)
+
+    # Processes come and go.
+
+    async def _spawn(self) -> None:
+        self._starting += 1
+        try:
+            worker = _Worker(self)
+            ours, worker.process = await asyncio.to_thread(_launch, self.nice, self.max_bytes)
+            if not self._open:
+                ours.close()
+                return
+            await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
+            self.workers.append(worker)
+            self._freed(worker)
+        finally:
+            self._starting -= 1
+
+    def _replace(self) -> None:
+        if self._open and len(self.workers) + self._starting < self.size:
+            self.restarts += 1
+            task = asyncio.get_running_loop().create_task(self._respawn())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _respawn(self) -> None:
+        delay = 0.0
+        while self._open:
+            try:
+                await self._spawn()
+                return
+            except (OSError, EOFError):
+                log.exception("a worker could not be started")
+                delay = min(5.0, delay * 2 or 0.1)
+                await asyncio.sleep(delay)
+
+    def _retire(self, worker: _Worker) -> None:
+        """Take a worker that has grown too large out of service; it ends after what it still holds."""
+        if worker in self.workers:
+            worker.retiring = True
+            self.workers.remove(worker)
+            self._leaving.add(worker)
+            self._replace()
+
+    def _lost(self, worker: _Worker) -> None:
+        if worker in self.workers:
+            self.workers.remove(worker)
+        self._leaving.discard(worker)
+        if worker.process is not None:
+            if worker.requests and worker.reason is None:
+                log.error("a worker died: process %s", worker.process.pid)
+            reaping = asyncio.get_running_loop().run_in_executor(None, _reap, worker.process)
+            reaping.add_done_callback(lambda _: worker.gone.set())
+        for request in list(worker.requests.values()):
+            error = worker.reason(request) if worker.reason else WorkerLost("the worker of this request died")
+            request.settle(error)
+        worker.requests.clear()
+        self._replace()
+
+
+def _launch(nice: int, max_bytes: int) -> tuple[socket.socket, ForkServerProcess]:
+    context = processes()
+    ours, theirs = context.Pipe()
+    process = context.Process(target=inside.main, args=(theirs, nice, max_bytes), daemon=True)
+    process.start()
+    theirs.close()
+    sock = socket.socket(fileno=os.dup(ours.fileno()))
+    ours.close()
+    sock.setblocking(False)
+    return sock, process
+
+
+def _reap(process: ForkServerProcess) -> None:
+    process.join(2.0)
+    if process.is_alive():
+        process.kill()
+        process.join(2.0)
+    if not process.is_alive():
+        process.close()
+
+
+class _Flow:
+    """What has arrived of a stream and not been taken, and the credit that goes back for what was."""
+
+    def __init__(self, pool: Pool, request: _Request) -> None:
+        self.pool = pool
+        self.request = request
+        self.started = self.over = self.stalled = False
+        self.moved = 0.0
+        self._items: deque[tuple[Any, int]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: BaseException | None = None
+        self._flying = self._taken = 0
+
+    async def next(self) -> Any:
+        if not self.started:
+            self.started = True
+            try:
+                self.pool._submit(self.request)
+            except PackhouseError:
+                self.over = True
+                raise
+        while not self._items:
+            if self.over:
+                error, self._error = self._error, None
+                if error is not None:
+                    raise error
+                raise StopAsyncIteration
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            except asyncio.CancelledError:
+                self.stop()
+                raise
+            finally:
+                self._waiter = None
+        item, size = self._items.popleft()
+        self._took(size)
+        return item
+
+    def stop(self) -> None:
+        self._items.clear()
+        if self.started and not self.over:
+            self.pool._abandon(self.request)
+        self.over, self._error = True, None
+
+    def arrived(self, item: Any, size: int) -> None:
+        if self.over:
+            return
+        self._items.append((item, size))
+        self._flying += size
+        self.moved = asyncio.get_running_loop().time()
+        if self._flying >= WINDOW and not self.stalled:
+            self.stalled = True
+            worker = self.request.worker
+            if worker is not None:
+                worker.active -= 1
+                self.pool._freed(worker)
+        self._wake()
+
+    def _took(self, size: int) -> None:
+        self._taken += size
+        if self.over or not (self._taken >= WINDOW // 4 or (self.stalled and not self._items)):
+            return
+        worker = self.request.worker
+        if worker is not None and self.request.number in worker.requests:
+            self._flying -= self._taken
+            worker.send(CREDIT, self.request.number, CREDITS.pack(self._taken))
+            self._taken = 0
+            if self.stalled and self._flying < WINDOW:
+                self.stalled = False
+                self.moved = asyncio.get_running_loop().time()
+                worker.active += 1
+
+    def ended(self, error: BaseException | None) -> None:
+        if not self.over:
+            self.over, self._error = True, error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Stream:
+    """An asynchronous iterator over a worker's generator; `aclose`, or dropping it, stops the generator."""
+
+    def __init__(self, flow: _Flow) -> None:
+        self._flow = flow
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, Any]:
+        return self._flow.next()
+
+    async def aclose(self) -> None:
+        """Stop: the worker is told to close its generator."""
+        self._flow.stop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._flow.stop()
+
+    def __del__(self) -> None:
+        # The pool holds the flow, the reader holds this: a reader that goes away without a word is noticed here.
+        with contextlib.suppress(Exception):
+            self._flow.stop()
