@@ -311,7 +311,7 @@ class _Handler(BaseHTTPRequestHandler):
                     status = int(value[:3])
                 else:
                     headers[name] = value
-            self._send(request, status, headers, iter(lambda: os.read(program.stdout.fileno(), PIECE), b""), fault)  # type: ignore[union-attr]
+            self._send(request, status, headers, iter(lambda: program.stdout.read1(PIECE), b""), fault)  # type: ignore[union-attr]
         finally:
             program.kill()
             program.stdout.close()
