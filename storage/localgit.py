@@ -13,14 +13,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pack import inflate
 from pack.advertisement import AdvertisedRef, Advertisement, Capabilities
 from pack.errors import CorruptObject, UnsupportedUpstream, UpstreamNotFound, UpstreamUnreachable
-from pack.objects import TYPE_NUMBERS
+from pack.objects import OID_BYTES, TYPE_NUMBERS
 from pack.writer import PackWriter
 from storage.refs import valid_name
 
@@ -73,11 +73,23 @@ class LocalRepository:
             os.close(fd)
         self._packs = {}
 
-    def packs(self) -> Iterator[PackStream]:
-        """Each is to be consumed before the next one is asked for."""
+    def packs(
+        self, has: Callable[[bytes], bool] | None = None, checksums: Collection[bytes] = ()
+    ) -> Iterator[PackStream]:
+        """Each is to be consumed before the next one is asked for.
+
+        Loose objects for which `has` is true, and packs whose checksum is among `checksums`, are left out.
+        """
         for name, fd in self._packs.items():
-            yield PackStream(name, os.fstat(fd).st_size, _file_chunks(fd))
-        loose = [found for directory in self._objects for found in _loose(directory)]
+            size = os.fstat(fd).st_size
+            if not checksums or os.pread(fd, OID_BYTES, size - OID_BYTES) not in checksums:
+                yield PackStream(name, size, _file_chunks(fd))
+        loose = [
+            (path, oid)
+            for directory in self._objects
+            for path, oid in _loose(directory)
+            if has is None or not has(bytes.fromhex(oid))
+        ]
         if loose:
             yield PackStream("loose objects", None, _loose_pack(loose))
 

@@ -101,8 +101,12 @@ class Operations:
         except (NotThere, OperationNotFound):
             return None
 
-    async def progress(self, id_: str, progress: Progress | None = None, *, now: bool = False) -> Operation:
+    async def progress(
+        self, id_: str, progress: Progress | None = None, *, now: bool = False, state: str = RUNNING
+    ) -> Operation:
         """Renew the lease, mark it running, and note the progress; written at most once a second unless `now`.
+
+        `state` QUEUED renews the lease of one that waits for its turn.
 
         To be called by the runner alone, at least every third of the lease. An operation that has ended stays as it is.
         """
@@ -115,9 +119,9 @@ class Operations:
         wall = time.time()
         operation = replace(
             operation,
-            state=RUNNING,
+            state=state,
             progress=progress or operation.progress,
-            started=operation.started or wall,
+            started=operation.started or (wall if state == RUNNING else None),
             lease=wall + self.lease_seconds,
         )
         if now or clock - written >= _PROGRESS_SECONDS:
