@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from pack import inflate
-from pack.delta import delta_sizes, patch
+from pack.delta import apply_delta, delta_sizes
 from pack.entry import parse_header
-from pack.errors import BadDelta, CorruptObject, ObjectNotFound, PackError, TooLarge, WrongType
+from pack.errors import CorruptObject, LimitExceeded, ObjectNotFound, PackError, TooLarge, WrongType
 from pack.index import Index
-from pack.limits import Limits
+from pack.limits import UNLIMITED, Limits
 from pack.objects import TYPE_NAMES, hash_object
 
 _HEAD: Final = 512  # enough for an entry's header and, nearly always, for the sizes at the head of a delta
@@ -354,13 +354,14 @@ class Objects:
             if len(deltas) > self._chain:
                 raise PackError(f"the delta chain of the object at offset {offset} is too long", offset=offset)
             pack, offset = self._base(pack, offset, entry.base)
+        limit = self.limits.object_bytes or UNLIMITED
         while deltas:
             key, delta = deltas.pop()
-            base_size, size = delta_sizes(delta)
-            self._check_size(oid, size)
-            if base_size != len(data):
-                raise BadDelta(f"a delta is for a base of {base_size} bytes, its base has {len(data)}")
-            data = patch(data, delta, size)
+            try:
+                data = apply_delta(data, delta, limit)
+            except LimitExceeded:
+                self._check_size(oid, delta_sizes(delta)[1])
+                raise
             if deltas:
                 self.cache.put(key, (kind, data, None))
         return kind, data

@@ -30,6 +30,11 @@ class Tag(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...]
     signature: bytes | None
 
+    @property
+    def text(self) -> bytes:
+        """The message without its signature: what git takes the subject from."""
+        return self.message[: len(self.message) - len(self.signature or b"")]
+
 
 def target(data: bytes) -> tuple[bytes, int]:
     """Oid and type of what the tag names, without parsing the rest; BadObject where it names nothing."""

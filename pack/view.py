@@ -17,6 +17,7 @@ from pack.tree import Entry
 
 _LINKS: Final = 1 << 17
 _ENTRIES: Final = 1 << 17
+_FOUND: Final = 1 << 14
 _MAX_DEPTH: Final = 2048
 _MAX_TAGS: Final = 1000
 
@@ -64,6 +65,7 @@ class View:
         self._links: dict[bytes, Links] = {}
         self._trees: dict[bytes, list[Entry]] = {}
         self._entries = 0
+        self._found: dict[tuple[bytes, bytes], Entry] = {}
 
     def commit(self, oid: bytes) -> Commit:
         """The parsed commit; WrongType for any other object."""
@@ -127,14 +129,23 @@ class View:
         for name in path.split(b"/"):
             if entry.mode != trees.DIRECTORY:
                 return None
-            try:
-                found = trees.find(self.tree_data(entry.oid), name)
-            except BadObject as error:
-                raise _named(entry.oid, error) from None
+            key = (entry.oid, name)
+            found = self._found.get(key)
             if found is None:
-                return None
+                found = self._find(entry.oid, name)
+                if found is None:
+                    return None
+                if len(self._found) >= _FOUND:
+                    self._found.clear()
+                self._found[key] = found
             entry = found
         return entry
+
+    def _find(self, tree: bytes, name: bytes) -> Entry | None:
+        try:
+            return trees.find(self.tree_data(tree), name)
+        except BadObject as error:
+            raise _named(tree, error) from None
 
     def walk(self, tree: bytes, prefix: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
         """(full path, entry) of everything below a tree, each directory before its content, in stored order.

@@ -6,6 +6,8 @@ from typing import Any
 
 from app.reads.base import Params, named, text
 from app.reads.commit import header_records, ident_record, message_record
+from pack.charset import decode
+from pack.commit import subject
 from pack.errors import WrongType
 from pack.objects import TAG, TYPE_NAMES
 from pack.revision import resolve, show
@@ -26,6 +28,7 @@ def read(view: View, params: Params) -> dict[str, Any]:
         **named("name", tag.name),
         "tagger": ident_record(tag.tagger, tag.encoding),
         **message_record(tag.message, tag.encoding),
+        "subject": decode(subject(tag.text), tag.encoding)[0],
         "encoding": text(tag.encoding) if tag.encoding is not None else None,
         "signed": tag.signature is not None,
         "signature": text(tag.signature) if tag.signature is not None else None,
