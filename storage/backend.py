@@ -20,6 +20,7 @@ from pack.errors import CorruptData
 
 # The first characters of temporary names, which no key may have and no listing shows.
 TEMPORARY = ("tmp_", ".tmp-")  # uploads, as git names its own; small values
+KEPT_BYTES = 64
 KEY_BYTES_MAX = 900  # S3 allows 1,024; the rest is for a prefix inside the bucket
 
 _COMPONENT = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -62,8 +63,12 @@ class Upload(Protocol):
         """
         ...
 
-    async def finish(self, head: bytes = b"") -> None:
-        """Make it durable and visible. `head` replaces the first bytes, which a store of parts therefore sends last."""
+    async def finish(self, head: bytes = b"", cut: int = 0, tail: bytes = b"") -> None:
+        """Make it durable and visible.
+
+        `head` replaces the first bytes (a store of parts therefore sends the first part last), and `tail` the last
+        `cut` ones: at most KEPT_BYTES, which such a store holds back.
+        """
         ...
 
     async def abort(self) -> None:

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import stat
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -22,13 +23,14 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from pack.errors import StoreUnavailable
-from storage.backend import TEMPORARY, Item, NotThere, check_key
+from storage.backend import KEPT_BYTES, TEMPORARY, Item, NotThere, check_key
 
 _T = TypeVar("_T")
 _Items = list[Item]
 _Names = list[str]
 _IMMUTABLE = 0o444  # as git's own packs; the process's umask applies
 _MUTABLE = 0o644
+_READS = ("get", "read", "size")
 
 
 class FileBackend:
@@ -56,7 +58,10 @@ class FileBackend:
 
     async def size(self, key: str) -> int:
         with _told("size", key):
-            return os.stat(self._path(key)).st_size  # noqa: PTH116
+            found = os.stat(self._path(key))  # noqa: PTH116
+            if stat.S_ISDIR(found.st_mode):
+                raise IsADirectoryError
+            return found.st_size
 
     async def create(self, key: str, data: bytes) -> bool:
         return await _in_thread(self._create, key, data)
@@ -185,8 +190,8 @@ class FileBackend:
                     yield from self._walk(key, prefix, start_after)
             elif key.startswith(prefix) and key > start_after and not entry.name.startswith(TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):
-                    stat = entry.stat(follow_symlinks=False)
-                    yield Item(key, stat.st_size, stat.st_mtime)
+                    found = entry.stat(follow_symlinks=False)
+                    yield Item(key, found.st_size, found.st_mtime)
 
     def _folders(self, prefix: str) -> _Names:
         with _told("list", prefix):
@@ -231,13 +236,17 @@ class FileUpload:
         with _told("read back", self.key):
             return _pread(self._fd, offset, length)
 
-    async def finish(self, head: bytes = b"") -> None:
-        if len(head) > self.size:
-            raise ValueError("the head is longer than what was written")
-        await _in_thread(self._finish, head)
+    async def finish(self, head: bytes = b"", cut: int = 0, tail: bytes = b"") -> None:
+        if not 0 <= cut <= min(KEPT_BYTES, self.size) or len(head) > self.size - cut:
+            raise ValueError("more is to be replaced than may be")
+        await _in_thread(self._finish, head, cut, tail)
 
-    def _finish(self, head: bytes) -> None:
+    def _finish(self, head: bytes, cut: int, tail: bytes) -> None:
         with _told("upload", self.key):
+            if cut:
+                os.ftruncate(self._fd, self.size - cut)
+                os.lseek(self._fd, 0, os.SEEK_END)
+            _write_all(self._fd, tail)
             if head:
                 os.pwrite(self._fd, head, 0)
             os.fsync(self._fd)
@@ -245,6 +254,7 @@ class FileUpload:
             os.link(self._temporary, self._path)
             os.unlink(self._temporary)  # noqa: PTH108
             _sync_directory(self._path.rpartition("/")[0])
+        self.size += len(tail) - cut
         self._close()
 
     async def abort(self) -> None:
@@ -271,9 +281,9 @@ def _told(operation: str, key: str) -> Iterator[None]:
     """Errors of the file system become the store's, with the operation and the key in them."""
     try:
         yield
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotThere(key) from error
     except OSError as error:
+        if operation in _READS and isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+            raise NotThere(key) from error
         raise StoreUnavailable(
             f"The store failed to {operation} {key}: {error.strerror}.", operation=operation
         ) from error

@@ -68,10 +68,10 @@ async def _uploads_appear_whole(backend: Backend, scratch: str) -> None:
         if upload.read_back(2, 4) != b"AD01":
             raise _lacks(backend, "uploads", "what was written cannot be read back")
         await _is_not_there(backend, key)
-        await upload.finish(b"head")
+        await upload.finish(b"head", 4, b"the end")
     finally:
         await upload.abort()
-    if await backend.get(key) != b"head" + b"0123456789" * 7000 + b"tail":
+    if await backend.get(key) != b"head" + b"0123456789" * 7000 + b"the end":
         raise _lacks(backend, "uploads", "the value is another one")
     upload = await backend.upload(scratch + "aborted")
     await upload.write(b"never seen")

@@ -61,10 +61,10 @@ class PackSink:
         """Complete a thin pack, make pack and index durable, in that order: git takes an .idx for a sign of its
         .pack.
         """
-        if result.tail:
-            await self._upload.write(result.tail)
+        # What completes a thin pack stands where the trailer came.
+        cut = self._upload.size - result.own_end if result.tail else 0
+        await self._upload.finish(result.header or b"", cut, result.tail)
         size = self._upload.size
-        await self._upload.finish(result.header or b"")
         await self._backend.create(self._prefix + layout.index(self.name), index)
         return PackRecord(self.name, size, result.count, result.own_objects, result.own_end, result.checksum)
 
