@@ -44,6 +44,11 @@ class BaseCache:
             if self._offsets is not None and self._offsets.get(old[3]) == gone:
                 del self._offsets[old[3]]
 
+    def clear(self) -> None:
+        self.entries.clear()
+        self._offsets = None
+        self._used = 0
+
     def find(self, oid: bytes) -> Base | None:
         """The cached object of that oid. From the first call on a table is kept for it: few packs need one."""
         if self._offsets is None:

@@ -18,6 +18,9 @@ try:
 except ImportError:  # pragma: no cover - a platform without a wheel
     _compiled = None
 
+_ONE_BYTE = b"\x01\0"
+"""An instruction: insert one byte."""
+
 _NUMBER_BYTES = 9
 """A size fits in 63 bits; a longer number is refused before it costs anything."""
 
@@ -32,6 +35,16 @@ def _number(delta: bytes, at: int) -> tuple[int, int]:
     raise BadDelta("a delta's size is cut short or has more than 63 bits")
 
 
+def write_number(value: int) -> bytes:
+    """A size as a delta holds it."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
 def delta_sizes(delta: bytes) -> tuple[int, int]:
     """The sizes that a delta declares: (base_size, result_size), in bytes. Raises BadDelta."""
     base_size, at = _number(delta, 0)
@@ -44,22 +57,21 @@ def apply_delta(base: bytes, delta: bytes, max_size: int) -> bytes:
     Both declared sizes are checked before anything is built, and the result has exactly the declared one.
     Raises BadDelta, or LimitExceeded when the result would be longer than `max_size` bytes.
     """
-    base_size, result_size = delta_sizes(delta)
+    base_size, after_base = _number(delta, 0)
+    size, at = _number(delta, after_base)
     if base_size != len(base):
         raise BadDelta(f"the delta is for a base of {base_size} bytes, its base has {len(base)}")
-    if result_size > max_size:
-        raise LimitExceeded(f"the delta makes {result_size} bytes, the limit is {max_size}")
-    return patch(base, delta, result_size)
-
-
-def patch(base: bytes, delta: bytes, result_size: int) -> bytes:
-    """`apply_delta` for a caller that has looked at the declared sizes already."""
+    if size > max_size:
+        raise LimitExceeded(f"the delta makes {size} bytes, the limit is {max_size}")
     if _compiled is None:
         return apply_delta_reference(base, delta)
+    # The compiled function stops at a copy that does not fit, and takes that for the end when it stands last. It never
+    # stands last here: an instruction follows that inserts one byte, which the result then lacks.
+    guarded = delta[:after_base] + write_number(size + 1) + delta[at:] + _ONE_BYTE
     try:
-        result = b"".join(_compiled(base, delta))
+        [result] = _compiled(base, guarded)
     except MemoryError as error:
-        raise BadDelta(f"no memory for the {result_size} bytes that a delta makes") from error
+        raise BadDelta(f"no memory for the {size} bytes that a delta makes") from error
     except Exception as error:
         raise BadDelta(f"a delta cannot be applied: {error}") from error
     except BaseException as error:
@@ -67,8 +79,9 @@ def patch(base: bytes, delta: bytes, result_size: int) -> bytes:
         if type(error).__name__ != "PanicException":
             raise
         raise BadDelta("a delta cannot be applied: it reaches out of its bounds") from error
-    if len(result) != result_size:
-        raise BadDelta(f"a delta makes {len(result)} bytes and declares {result_size}")
+    result = result[:-1]
+    if len(result) != size:
+        raise BadDelta(f"a delta makes {len(result)} bytes and declares {size}")
     return result
 
 

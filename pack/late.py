@@ -1,9 +1,12 @@
 """Deltas whose base was not at hand when they came.
 
-Their base left the cache, comes later in the pack, or is not in the pack at all. Of each only numbers are kept: which
-row waits for which row or oid, as linked lists in arrays. When the pack is there they are settled base by base, each
-tree of deltas depth first, so that a base is made once for all that wait for it. What is needed again is read from
+Their base left the cache, comes later in the pack, or is not in the pack at all. What is needed again is read from
 where the caller has put the pack; nothing recurses, and a chain that is longer than the limit is refused.
+
+A base that left the cache is made again at once, while the pack still comes and time costs little, as long as that
+stays in proportion to the work that the pack asks for anyway. Of any other delta only numbers are kept: which row
+waits for which row or oid, as linked lists in arrays. When the pack is there they are settled base by base, each tree
+of deltas depth first, so that a base is made once for all that wait for it.
 """
 
 from __future__ import annotations
@@ -29,6 +32,12 @@ FindBase = Callable[[bytes], tuple[int, bytes] | None]
 HashObject = Callable[[int, bytes], bytes]
 
 _PIECE = 1 << 16
+_HOPS = 64
+"""A base is made again at once only over so many deltas,"""
+_HOP_BYTES = 4096
+"""each charged like so many bytes beside its own,"""
+_REMADE_FREE = 16 << 20
+"""and while all that was made again is less than half of all that was made, these bytes aside."""
 
 
 class OidTable:
@@ -106,6 +115,7 @@ class LateDeltas:
         self._max_resolved = UNLIMITED if limits.resolved_bytes is None else limits.resolved_bytes
         self._end = 0  # of the entries that came in the stream
         self._own = 0  # how many they are
+        self._remade = 0
         # Pairs (waiting row, row of its base) as they come; lists are made of them at the end.
         self._rows = array("I")
         self._row_bases = array("I")
@@ -119,6 +129,28 @@ class LateDeltas:
 
     def __len__(self) -> int:
         return len(self._rows) + len(self._oid_rows)
+
+    def remake(self, row: int, end: int) -> Base | None:
+        """The object of a row that left the cache, made again if that is cheap; `end`: where the entries end so far."""
+        columns = self._columns
+        if not columns.kinds[row]:
+            return None
+        cost, at = 0, row
+        for _ in range(_HOPS):
+            cost += columns.sizes[at] + _HOP_BYTES
+            base = columns.bases[at]
+            if base == NONE or columns.offsets[base] in self._cache.entries:
+                break
+            at = base
+        else:
+            return None
+        if self._remade + cost > _REMADE_FREE + self.resolved_bytes // 2:
+            return None
+        self._remade += cost
+        self._end, self._own = end, len(columns)
+        made = self._fetch(row)
+        self._cache.put(columns.offsets[row], made)
+        return made
 
     def wait_for_row(self, row: int, base: int) -> None:
         self._rows.append(row)

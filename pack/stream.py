@@ -1,9 +1,9 @@
 """Reading a pack while it arrives (gitformat-pack(5)), without IO: chunks of any size in, objects out.
 
 Strategy: one pass. Each entry is inflated as its bytes come, and a delta is applied at once when its base is still in
-a byte-bounded cache. One whose base is not (it was evicted, or comes later in the pack, or is not in the pack at all)
-leaves only numbers behind, and is settled at the end, when `pack.late` reads it again from where the caller has put
-the pack.
+a byte-bounded cache, or can be made again at little cost. Any other (its base comes later in the pack, or is not in
+the pack at all) leaves only numbers behind, and is settled at the end, when `pack.late` reads it again from where the
+caller has put the pack.
 
 Rules:
 - Nothing is looked at twice. Of a chunk's end at most a cut header is kept (30 bytes); an entry that is cut lives on
@@ -36,7 +36,9 @@ from pack.writer import SIGNATURE
 _HEADER, _ENTRIES, _TRAILER, _END, _REFUSED = range(5)
 _PREFIXES = {kind: name + b" %d\0" for kind, name in TYPE_NAMES.items()}
 _BIG = 1 << 18
-"""Objects of this many bytes are worth a look at the clock, and are not copied to be hashed."""
+"""Objects of so many bytes are worth a look at the clock."""
+_SMALL = 1 << 12
+"""Below this, to copy an object behind its header costs less than to hash it in two calls."""
 _PIECE = 1 << 14
 
 
@@ -173,6 +175,7 @@ class StreamParser:
         tail = late.settle_all(own_end, self._find_base)
         self.objects_done = len(self._columns)
         self.resolved_bytes = late.resolved_bytes
+        self._cache.clear()
         if not tail:
             return sort_columns(self._columns, checksum=self._checksum, own_objects=own_objects, own_end=own_end)
         header, checksum = complete(self._read_back, own_end, tail, len(self._columns), self._deadline)
@@ -299,12 +302,16 @@ class StreamParser:
                     depth, base_row = 0, NONE
                 else:
                     base = find(base_at) if kind == OFS_DELTA else find_oid(base_oid)
+                    if base is None and kind == OFS_DELTA:
+                        base_row = self._base_row(base_at)
+                        late.resolved_bytes = resolved
+                        base = late.remake(base_row, start)
+                        resolved = late.resolved_bytes
+                        if base is None:
+                            late.wait_for_row(row, base_row)
+                    elif base is None:
+                        late.wait_for_oid(row, base_oid)
                     if base is None:
-                        # Its base left the cache, or comes later: numbers are all that is kept of it.
-                        if kind == OFS_DELTA:
-                            late.wait_for_row(row, self._base_row(base_at))
-                        else:
-                            late.wait_for_oid(row, base_oid)
                         columns.wait(start, crc)
                         row += 1
                         continue
@@ -321,8 +328,12 @@ class StreamParser:
                     deadline()
                 if hash_object is not None:
                     oid = hash_object(kind, body)
-                else:
+                elif size < _SMALL:
                     oid = sha1(prefixes[kind] % size + body, usedforsecurity=False).digest()
+                else:
+                    digest = sha1(prefixes[kind] % size, usedforsecurity=False)
+                    digest.update(body)
+                    oid = digest.digest()
                 add_offset(start)
                 add_crc(crc)
                 add_kind(kind)
