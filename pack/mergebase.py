@@ -20,6 +20,8 @@ _ONE: Final = 1
 _TWO: Final = 2
 _BOTH: Final = 3
 _STALE: Final = 4
+_NUMBER_BITS: Final = 32
+_NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
 
 
 class Apart(NamedTuple):
@@ -127,14 +129,15 @@ def _apart(history: History, head: int, base: int) -> Apart:
     """Walk down by level: when a commit's turn comes, all that reach it have had theirs, and its colour is final."""
     if head == base:
         return Apart(0, 0)
-    level, levels, parents_of = history.level, history.levels, history.load
-    queue = [(-level(head), head), (-level(base), base)]
+    levels, parents_of = history.levels, history.load
+    # One number holds level and commit: comparing tuples would take most of the time.
+    queue = [-(history.level(n) << _NUMBER_BITS | n) for n in (head, base)]
     heapify(queue)
     colours = {head: _ONE, base: _TWO}
     counts = [0, 0, 0, 0]
     single = 2  # of the queue, those that one side alone reaches
     while single:
-        n = heappop(queue)[1]
+        n = -heappop(queue) & _NUMBER_MASK
         colour = colours.pop(n)
         counts[colour] += 1
         if colour != _BOTH:
@@ -143,7 +146,7 @@ def _apart(history: History, head: int, base: int) -> Apart:
             old = colours.get(parent)
             if old is None:
                 colours[parent] = colour
-                heappush(queue, (-levels[parent], parent))
+                heappush(queue, -(levels[parent] << _NUMBER_BITS | parent))
                 if colour != _BOTH:
                     single += 1
             elif old | colour != old:
