@@ -64,7 +64,7 @@ class LocalSource:
         self._repository: LocalRepository | None = None
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """Bytes of the packs, once refs were listed."""
         return self._repository.bytes if self._repository else 0
 

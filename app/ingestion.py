@@ -1,0 +1,178 @@
+"""The inside of an ingest process: one ingest, told to the parent as it goes.
+
+Messages to the parent are pickled (kind, value) behind a length: ("progress", Progress), ("note", text of the
+upstream), ("done", Outcome), ("failed", PackhouseError). The parent sends a single byte to cancel; when it is gone, so
+is the ingest: nobody would renew the operation's lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from app.fetch.client import Upstream
+from app.fetch.credentials import Credential, Vault
+from app.fetch.guard import Policy
+from app.fetch.timeouts import Timeouts
+from app.ingest import Outcome, ingest
+from app.progress import Meter
+from app.settings import Settings
+from app.source import HttpSource, Source, local
+from pack.errors import Cancelled, PackhouseError, RepoNotFound, UnsupportedUpstream
+from storage import generations
+from storage.backend import Backend
+from storage.manifest import DELETED, UpstreamRecord
+from storage.open import open_backend
+
+log = logging.getLogger("packhouse.ingest")
+
+LENGTH = struct.Struct("<I")
+INTERRUPTIBLE = frozenset({"", "listing", "fetching", "receiving"})
+"""Phases that wait for the upstream, and are broken off there; the others look at the meter by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What an ingest process is to do. `allow` adds upstreams to those of the settings, for this ingest alone."""
+
+    settings: Settings
+    owner: str
+    name: str
+    operation: str | None = None
+    allow: tuple[str, ...] = ()
+
+
+def vault(settings: Settings) -> Vault:
+    keys = (settings.secret_key.get_secret_value(),) if settings.secret_key else ()
+    return Vault(*keys, directory=settings.credentials_dir)
+
+
+def policy(settings: Settings, allow: tuple[str, ...] = ()) -> Policy:
+    return Policy(allow=(*settings.allow_upstreams, *allow), allow_plain_credentials=settings.allow_plain_credentials)
+
+
+def credential(record: UpstreamRecord, settings: Settings) -> Credential | None:
+    if not record.credential:
+        return None
+    kind, text = next(iter(record.credential.items()))
+    return vault(settings).unseal(f"{kind}:{text}", record.url)
+
+
+@asynccontextmanager
+async def open_source(
+    record: UpstreamRecord | None, settings: Settings, allow: tuple[str, ...] = (), note: Any = None
+) -> AsyncIterator[Source]:
+    """The source that a repository is registered with: an upstream, or a local folder (from the command line)."""
+    if record is None:
+        raise UnsupportedUpstream("the repository has no upstream")
+    parts = urlsplit(record.url)
+    if parts.scheme == "file":
+        async with local(Path(unquote(parts.path))) as source:
+            yield source
+        return
+    timeouts = Timeouts(connect=settings.connect_timeout, read=settings.idle_timeout, total=settings.ingest_deadline)
+    secret = credential(record, settings)
+    async with Upstream(record.url, secret, policy(settings, allow), timeouts, note) as upstream:
+        yield HttpSource(upstream)
+
+
+async def run(backend: Backend, order: Order, meter: Meter, note: Any = None) -> Outcome:
+    """The ingest of a registered repository from its upstream."""
+    manifest = await generations.newest(backend, order.owner, order.name)
+    if manifest is None or manifest.state == DELETED:
+        raise RepoNotFound(f"there is no repository {order.owner}/{order.name}")
+    async with open_source(manifest.upstream, order.settings, order.allow, note) as source:
+        return await ingest(
+            backend,
+            order.owner,
+            order.name,
+            source,
+            meter=meter,
+            limits=order.settings.limits(),
+            operation=order.operation,
+        )
+
+
+class _Parent:
+    """The other end of the socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.cancelled = False
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+
+    def tell(self, kind: str, value: Any) -> None:
+        payload = pickle.dumps((kind, value), protocol=5)
+        with contextlib.suppress(OSError):
+            self.sock.sendall(LENGTH.pack(len(payload)) + payload)
+
+    def asked(self) -> bool:
+        """Whether the parent wants an end, or is gone. Works while the loop is busy, too."""
+        if not self.cancelled and self._poll.poll(0):
+            self.cancelled = True
+        return self.cancelled
+
+
+async def _main(order: Order, parent: _Parent) -> None:
+    loop = asyncio.get_running_loop()
+    meter = Meter(lambda progress: parent.tell("progress", progress), parent.asked, order.settings.ingest_deadline)
+    backend = open_backend(order.settings.store)
+    task = loop.create_task(run(backend, order, meter, lambda text: parent.tell("note", text)))
+
+    def stop() -> None:
+        parent.cancelled = True
+        loop.remove_reader(parent.sock)
+        if meter.phase in INTERRUPTIBLE:
+            task.cancel()
+
+    loop.add_reader(parent.sock, stop)
+    try:
+        outcome = await task
+        parent.tell("progress", meter.progress())
+        parent.tell("done", outcome)
+    except asyncio.CancelledError:
+        parent.tell("failed", Cancelled("the operation was cancelled"))
+    except PackhouseError as error:
+        parent.tell("progress", meter.progress())
+        parent.tell("failed", error)
+    except Exception:
+        log.exception("the ingest of %s/%s failed", order.owner, order.name)
+        parent.tell("failed", PackhouseError("an internal error in an ingest; the log has it"))
+    finally:
+        loop.remove_reader(parent.sock)
+        await backend.close()
+
+
+def main(connection: Any, order: Order) -> None:
+    """Entry of the process; `connection` is its end of a socket pair."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with contextlib.suppress(OSError):
+        os.nice(order.settings.nice)
+    sock = socket.socket(fileno=os.dup(connection.fileno()))
+    connection.close()
+    with sock:
+        _loop(_main(order, _Parent(sock)))
+
+
+def _loop(work: Any) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
