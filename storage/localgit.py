@@ -3,7 +3,7 @@ program started.
 
 Bare repositories, work trees, `.git` files (gitdir: …), linked work trees (commondir) and alternates are followed. What
 comes out is what an upstream would give: an advertisement, and packs. Packs are streamed as they lie there; loose
-objects are framed as one more pack. Objects that lie in several places come several times.
+objects are framed as one more pack. An object that lies in several packs comes several times.
 
 Refused by name: shallow and partial repositories (history is missing), reftable, SHA-256.
 """
@@ -84,12 +84,12 @@ class LocalRepository:
             size = os.fstat(fd).st_size
             if not checksums or os.pread(fd, OID_BYTES, size - OID_BYTES) not in checksums:
                 yield PackStream(name, size, _file_chunks(fd))
-        loose = [
-            (path, oid)
-            for directory in self._objects
+        loose = {
+            oid: path
+            for directory in reversed(self._objects)
             for path, oid in _loose(directory)
             if has is None or not has(bytes.fromhex(oid))
-        ]
+        }
         if loose:
             yield PackStream("loose objects", None, _loose_pack(loose))
 
@@ -321,11 +321,11 @@ def _file_chunks(fd: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _loose_pack(loose: list[tuple[Path, str]]) -> Iterator[bytes]:
+def _loose_pack(loose: dict[str, Path]) -> Iterator[bytes]:
     writer = PackWriter(level=1)
     pending = [writer.header(len(loose))]
     size = 0
-    for path, oid in loose:
+    for oid, path in loose.items():
         piece = writer.entry(*_read_loose(path, oid))
         pending.append(piece)
         size += len(piece)

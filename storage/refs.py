@@ -59,7 +59,7 @@ class RefsTable:
         block_bytes = BLOCK_BYTES
         while True:
             blocks = list(_cut(rows, block_bytes))
-            if sum(len(separator) + 24 for separator, _ in blocks) <= INDEX_BYTES_MAX:
+            if sum(_printed(separator) + 24 for separator, _ in blocks) <= INDEX_BYTES_MAX:
                 break
             block_bytes *= 2
         offset = 0
@@ -225,10 +225,14 @@ def changes_between(
     return changes
 
 
+def _printed(name: bytes) -> int:
+    """How long a name is in the manifest's JSON."""
+    return sum(1 if 0x20 < byte < 0x7F and byte != 0x25 else 3 for byte in name)
+
+
 def _cost(name: bytes, change: RefChange) -> int:
-    printable = sum(1 if 0x20 < byte < 0x7F and byte != 0x25 else 3 for byte in name)
     return (
-        printable
+        _printed(name)
         + 8
         + (0 if change.oid is None else 46)
         + (43 if change.peeled else 0)

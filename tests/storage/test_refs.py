@@ -134,7 +134,7 @@ def test_damage_is_found() -> None:
 
 def test_too_many_changes_ask_for_a_new_table() -> None:
     empty, _ = reader(None)
-    assert changes_between(empty, many(300), {}) is not None
+    assert changes_between(empty, many(150), {}) is not None
     assert changes_between(empty, many(CHANGES_MAX + 1), {}) is None
     long = [Ref(b"refs/heads/" + bytes([65 + number]) * 5000, OIDS[0], COMMIT, None, None) for number in range(6)]
     assert changes_between(empty, long, {}) is None
