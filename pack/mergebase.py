@@ -25,10 +25,11 @@ _NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
 
 
 class Apart(NamedTuple):
-    """Commits that only the head reaches, and commits that only the base reaches."""
+    """How many commits only the head reaches, how many only the base; and the merge base, None where unrelated."""
 
     ahead: int
     behind: int
+    merge_base: bytes | None
 
 
 def merge_bases(view: View, oids: Sequence[bytes]) -> list[bytes]:
@@ -128,29 +129,45 @@ def _independent(history: History, numbers: list[int]) -> list[int]:
 def _apart(history: History, head: int, base: int) -> Apart:
     """Walk down by level: when a commit's turn comes, all that reach it have had theirs, and its colour is final."""
     if head == base:
-        return Apart(0, 0)
+        return Apart(0, 0, history.oids[head])
     levels, parents_of = history.levels, history.load
     # One number holds level and commit: comparing tuples would take most of the time.
     queue = [-(history.level(n) << _NUMBER_BITS | n) for n in (head, base)]
     heapify(queue)
     colours = {head: _ONE, base: _TWO}
     counts = [0, 0, 0, 0]
-    single = 2  # of the queue, those that one side alone reaches
-    while single:
+    bases: list[int] = []
+    fresh = 2  # of the queue, those not stale
+    while fresh:
         n = -heappop(queue) & _NUMBER_MASK
         colour = colours.pop(n)
-        counts[colour] += 1
-        if colour != _BOTH:
-            single -= 1
+        if colour < _STALE:
+            fresh -= 1
+            counts[colour] += 1
+            if colour == _BOTH:
+                bases.append(n)
+                colour |= _STALE
         for parent in parents_of(n):
             old = colours.get(parent)
             if old is None:
                 colours[parent] = colour
                 heappush(queue, -(levels[parent] << _NUMBER_BITS | parent))
-                if colour != _BOTH:
-                    single += 1
+                if colour < _STALE:
+                    fresh += 1
             elif old | colour != old:
-                colours[parent] = _BOTH
-                if old != _BOTH:
-                    single -= 1
-    return Apart(counts[_ONE], counts[_TWO])
+                colours[parent] = old | colour
+                if old < _STALE <= colour:
+                    fresh -= 1
+    return Apart(counts[_ONE], counts[_TWO], _best(history, base, head, bases))
+
+
+def _best(history: History, base: int, head: int, bases: list[int]) -> bytes | None:
+    """The first merge base in git's order."""
+    if not bases:
+        return None
+    youngest = max([history.times[n] for n in bases])
+    first = [n for n in bases if history.times[n] == youngest]
+    if len(first) == 1:
+        return history.oids[first[0]]
+    # Between equal times the order of git's own walk decides.
+    return merge_bases(history.view, [history.oids[base], history.oids[head]])[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.reads.base import Params, named
 from app.reads.revs import commit_of
-from pack.mergebase import ahead_behind, merge_bases
+from pack.mergebase import ahead_behind
 from pack.view import View
 
 
@@ -16,14 +16,13 @@ def read(view: View, params: Params) -> dict[str, Any]:
     heads = [commit_of(view, rev, "head") for rev in params["head"]]
     results = []
     for rev, oid, apart in zip(params["head"], heads, ahead_behind(view, base, heads), strict=True):
-        bases = merge_bases(view, [base, oid])
         results.append(
             {
                 **named("head", rev),
                 "oid": oid.hex(),
                 "ahead": apart.ahead,
                 "behind": apart.behind,
-                "merge_base": bases[0].hex() if bases else None,
+                "merge_base": apart.merge_base.hex() if apart.merge_base is not None else None,
             }
         )
     return {"commit": base.hex(), "base": base.hex(), "results": results}

@@ -9,13 +9,18 @@ import pytest
 
 from pack.mergebase import Apart, ahead_behind, is_ancestor, merge_bases
 from tests.support.cases import Cases
-from tests.support.dags import CLOCKS, make
+from tests.support.dags import CLOCKS, Dag, make
 from tests.support.git import git, run
 from tests.support.repo import open_git_dir
 
 
 def raw(oids: list[str]) -> list[bytes]:
     return [bytes.fromhex(oid) for oid in oids]
+
+
+def best(dag: Dag, *revs: str) -> bytes | None:
+    found = run(dag.path, "merge-base", *revs).stdout.decode().split()
+    return bytes.fromhex(found[0]) if found else None
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
@@ -39,9 +44,12 @@ def test_counts_are_exact_whatever_the_clocks(clock: str, tmp_path: Path) -> Non
     dag = make(tmp_path / "r.git", 42, clock=clock, size=90, width=7)
     view = open_git_dir(dag.path)
     reached = {oid: set(git(dag.path, "rev-list", oid).split()) for oid in dag.commits}
-    for _ in range(20):
+    for _ in range(12):
         base, *heads = rng.sample(dag.commits, 8)
-        expected = [Apart(len(reached[head] - reached[base]), len(reached[base] - reached[head])) for head in heads]
+        expected = [
+            Apart(len(reached[head] - reached[base]), len(reached[base] - reached[head]), best(dag, base, head))
+            for head in heads
+        ]
         assert ahead_behind(view, raw([base])[0], raw(heads)) == expected
         for head in heads:
             assert is_ancestor(view, *raw([base, head])) == (base.encode() in reached[head])
@@ -53,7 +61,7 @@ def test_counts_as_git_counts(tmp_path: Path) -> None:
     for head in dag.commits[::9]:
         base = dag.tips[0]
         counted = git(dag.path, "rev-list", "--left-right", "--count", f"{head}...{base}").split()
-        assert ahead_behind(view, *raw([base]), raw([head]))[0] == Apart(int(counted[0]), int(counted[1]))
+        assert ahead_behind(view, *raw([base]), raw([head])) == [Apart(*map(int, counted), best(dag, base, head))]
 
 
 def test_one_commit(tmp_path: Path) -> None:
@@ -63,14 +71,14 @@ def test_one_commit(tmp_path: Path) -> None:
     assert merge_bases(view, [tip]) == [tip]
     assert merge_bases(view, [tip, tip]) == [tip]
     assert is_ancestor(view, tip, tip)
-    assert ahead_behind(view, tip, [tip, tip]) == [Apart(0, 0), Apart(0, 0)]
+    assert ahead_behind(view, tip, [tip, tip]) == [Apart(0, 0, tip), Apart(0, 0, tip)]
 
 
 def test_branches_apart_with_wrong_clocks(tmp_path: Path) -> None:
     case = Cases(tmp_path)["h20"]
     view = open_git_dir(case.path)
     main, old, unrelated, base = (bytes.fromhex(case.oids[name]) for name in ("new", "old2", "unrelated", "c"))
-    assert ahead_behind(view, old, [main]) == [Apart(1, 2)]
+    assert ahead_behind(view, old, [main]) == [Apart(1, 2, base)]
     assert merge_bases(view, [main, old]) == [base]
-    assert ahead_behind(view, unrelated, [main]) == [Apart(4, 1)]
+    assert ahead_behind(view, unrelated, [main]) == [Apart(4, 1, None)]
     assert merge_bases(view, [main, unrelated]) == []
