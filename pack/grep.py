@@ -70,8 +70,7 @@ class Searcher:
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self.patterns = list(patterns)
-        only = self.patterns[0].find if len(self.patterns) == 1 else None
-        self._any = only or union(self.patterns)
+        self._any = self.patterns[0].seek if len(self.patterns) == 1 else union(self.patterns)
 
     def candidate(self, buffer: bytes, pos: int, end: int) -> int:
         """The first place where a line may hit; -1 where none does."""
@@ -84,9 +83,9 @@ class Searcher:
         self, buffer: bytes, start: int, end: int, options: Options = Options(), resume: Resume | None = None
     ) -> Iterator[Hit]:
         """The hits of one file, which lies at [start, end), by line and then by pattern."""
+        if resume is None and len(self.patterns) == 1 and not options.before and not options.after:
+            return _plain(self.patterns[0], buffer, start, end, options.max_lines)
         at, line = (start, 1) if resume is None else (resume.offset, resume.line)
-        if resume is None and self.candidate(buffer, start, end) < 0:
-            return iter(())
         found = self._numbered(buffer, at, end, line)
         return _shown(buffer, start, end, found, options, resume)
 
@@ -129,6 +128,49 @@ def _lines(pattern: Pattern, number: int, buffer: bytes, pos: int, end: int) -> 
         if span is not None:
             yield _columns(pattern, number, buffer, start, stop, span)
         pos = stop + 1
+
+
+def _plain(pattern: Pattern, buffer: bytes, pos: int, end: int, most: int | None) -> Iterator[Hit]:
+    """What `_shown` gives for one pattern without context: most searches are that, and all cost is here."""
+    none: list[Span] = []
+    nth = 0
+    line = 1
+    at = pos
+    if pattern.needle is None or pattern.word:
+        for found in _lines(pattern, 0, buffer, pos, end):
+            nth += 1
+            line += buffer.count(b"\n", at, found.start)
+            at = found.start
+            yield Hit(line, at, found.end, 0, found.columns, found.cut, none, none, nth, line - 1)
+            if nth == most:
+                return
+        return
+    needle = pattern.needle
+    size = len(needle)
+    find = buffer.find
+    left = find(needle, pos, end)
+    while left >= 0:
+        start = buffer.rfind(b"\n", at, left) + 1 or at
+        line += buffer.count(b"\n", at, start)
+        at = start
+        stop = find(b"\n", left, end)
+        if stop < 0:
+            stop = end
+        columns = [(left - start, left - start + size)]
+        left = find(needle, left + size, end)
+        while 0 <= left < stop:
+            if len(columns) == MAX_COLUMNS:
+                left = find(needle, stop, end)
+                nth += 1
+                yield Hit(line, start, stop, 0, columns, True, none, none, nth, line - 1)
+                break
+            columns.append((left - start, left - start + size))
+            left = find(needle, left + size, end)
+        else:
+            nth += 1
+            yield Hit(line, start, stop, 0, columns, False, none, none, nth, line - 1)
+        if nth == most:
+            return
 
 
 def _columns(pattern: Pattern, number: int, buffer: bytes, start: int, end: int, span: Span | None) -> _Found:

@@ -37,7 +37,11 @@ _TOKEN: Final = re.compile(
 
 
 class Pattern:
-    """A compiled pattern. `text` is what was asked for; `find(buffer, pos, end)` its first match there, or None."""
+    """A compiled pattern.
+
+    `text` is what was asked for; `find(buffer, pos, end)` its first match there, or None. `seek` is the same, made for
+    long stretches without a match. `needle` is the text where it is compared byte by byte.
+    """
 
     def __init__(self, text: bytes, *, fixed: bool = False, ignore_case: bool = False, word: bool = False) -> None:
         """BadPattern where the text is no pattern, too long, or too large when compiled."""
@@ -49,15 +53,18 @@ class Pattern:
             raise _refuse(text, "holds a line end or a NUL, which no line has")
         self.text = text
         self.word = word
-        self._longest: Find | None = None
-        if fixed and not ignore_case:
-            self.find = _literal(text)
-            self.source = re2.escape(text)
-            return
+        self.ignore_case = ignore_case
+        self.needle = text if fixed and not ignore_case else None
         self.source = re2.escape(text) if fixed else _by_line(text)
-        self._ignore_case = ignore_case
-        regex = _compile(text, self.source, ignore_case, False)
-        self.find = _finder(regex)
+        self._longest: Find | None = None
+        if self.needle is not None:
+            self.find = _literal(text)
+            try:
+                self.seek = _finder(_compile(text, self.source, False, False))
+            except BadPattern:  # not UTF-8
+                self.seek = self.find
+            return
+        self.find = self.seek = _finder(_compile(text, self.source, ignore_case, False))
         if word and not fixed:
             self._longest = _finder(_compile(text, self.source, ignore_case, True))
 
@@ -90,8 +97,7 @@ def union(patterns: list[Pattern]) -> Find | None:
     """Finds where any of the patterns matches, None where they are too large together."""
     try:
         whole = b"|".join(b"(?:" + pattern.source + b")" for pattern in patterns)
-        ignore_case = any(getattr(pattern, "_ignore_case", False) for pattern in patterns)
-        return _finder(_compile(b"", whole, ignore_case, False))
+        return _finder(_compile(b"", whole, any(pattern.ignore_case for pattern in patterns), False))
     except BadPattern:
         return None
 
