@@ -7,7 +7,7 @@ left, and what it found is then reduced, so wrong clocks cost time but change no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -55,14 +55,12 @@ def is_ancestor(view: View, ancestor: bytes, descendant: bytes) -> bool:
     return one == two or bool(_paint(history, one, [two])[0][one] & _TWO)
 
 
-def ahead_behind(view: View, base: bytes, heads: Iterable[bytes]) -> list[Apart]:
+def ahead_behind(view: View, base: bytes, heads: Sequence[bytes]) -> list[Apart]:
     """For each head, as `git rev-list --left-right --count head...base` counts; exact whatever the clocks say."""
     history = History(view)
-    start = history.number(base)
-    known: dict[bytes, Apart] = {}
-    for head in heads:
-        if head not in known:
-            known[head] = _apart(history, history.number(head), start)
+    distinct = list(dict.fromkeys(heads))
+    found = _apart(history, history.number(base), [history.number(head) for head in distinct])
+    known = dict(zip(distinct, found, strict=True))
     return [known[head] for head in heads]
 
 
@@ -126,39 +124,81 @@ def _independent(history: History, numbers: list[int]) -> list[int]:
     return [n for n in numbers if n not in redundant]
 
 
-def _apart(history: History, head: int, base: int) -> Apart:
-    """Walk down by level: when a commit's turn comes, all that reach it have had theirs, and its colour is final."""
-    if head == base:
-        return Apart(0, 0, history.oids[head])
+def _apart(history: History, base: int, heads: Sequence[int]) -> list[Apart]:
+    """Walk down once for all heads, by level: at a commit's turn, all that reach it have had theirs.
+
+    A commit's state is one number. Its lower half says by whom the commit is reached, a bit for each head and one for
+    the base; its upper half for which heads it is stale, being below one that head and base have in common.
+    """
     levels, parents_of = history.levels, history.load
+    everyone = (1 << len(heads)) - 1
+    of_base = everyone + 1
+    width = len(heads) + 1
+    reached_bits = (1 << width) - 1
+    all_stale = everyone << width
+    states: dict[int, int] = {}
+    for bit, n in [(of_base, base), *((1 << i, n) for i, n in enumerate(heads))]:
+        states[n] = states.get(n, 0) | bit
     # One number holds level and commit: comparing tuples would take most of the time.
-    queue = [-(history.level(n) << _NUMBER_BITS | n) for n in (head, base)]
+    queue = [-(history.level(n) << _NUMBER_BITS | n) for n in states]
     heapify(queue)
-    colours = {head: _ONE, base: _TWO}
-    counts = [0, 0, 0, 0]
-    bases: list[int] = []
-    fresh = 2  # of the queue, those not stale
+    fresh = len(queue)  # of the queue, those that are not stale for all heads
+    reached: dict[int, int] = {}  # by whom → how many commits
+    bases: dict[int, list[int]] = {}  # for which heads → merge bases
     while fresh:
         n = -heappop(queue) & _NUMBER_MASK
-        colour = colours.pop(n)
-        if colour < _STALE:
+        state = states.pop(n)
+        if state < all_stale:
             fresh -= 1
-            counts[colour] += 1
-            if colour == _BOTH:
-                bases.append(n)
-                colour |= _STALE
+            by = state & reached_bits
+            reached[by] = reached.get(by, 0) + 1
+            if by > of_base:
+                common = by - of_base
+                new = common & ~(state >> width)
+                if new:
+                    bases.setdefault(new, []).append(n)
+                    state |= common << width
         for parent in parents_of(n):
-            old = colours.get(parent)
+            old = states.get(parent)
             if old is None:
-                colours[parent] = colour
+                states[parent] = state
                 heappush(queue, -(levels[parent] << _NUMBER_BITS | parent))
-                if colour < _STALE:
+                if state < all_stale:
                     fresh += 1
-            elif old | colour != old:
-                colours[parent] = old | colour
-                if old < _STALE <= colour:
+            elif old | state != old:
+                states[parent] = joined = old | state
+                if old < all_stale <= joined:
                     fresh -= 1
-    return Apart(counts[_ONE], counts[_TWO], _best(history, base, head, bases))
+    return _sums(history, base, heads, reached, bases)
+
+
+def _sums(
+    history: History, base: int, heads: Sequence[int], reached: dict[int, int], bases: dict[int, list[int]]
+) -> list[Apart]:
+    everyone = (1 << len(heads)) - 1
+    ahead, behind = [0] * len(heads), [0] * len(heads)
+    found: list[list[int]] = [[] for _ in heads]
+    for by, count in reached.items():
+        if by > everyone:
+            for i in _bits(~by & everyone):
+                behind[i] += count
+        else:
+            for i in _bits(by):
+                ahead[i] += count
+    for heads_of, numbers in bases.items():
+        for i in _bits(heads_of):
+            found[i].extend(numbers)
+    return [
+        Apart(ahead[i], behind[i], _best(history, base, head, numbers))
+        for i, (head, numbers) in enumerate(zip(heads, found, strict=True))
+    ]
+
+
+def _bits(number: int) -> Iterator[int]:
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest
 
 
 def _best(history: History, base: int, head: int, bases: list[int]) -> bytes | None:
