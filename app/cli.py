@@ -1,0 +1,200 @@
+"""The command `packhouse`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from app import __version__, names
+from app.settings import Settings, SettingsError, load
+from app.tokens import BadTokensFile
+from pack.errors import PackhouseError
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    name="packhouse",
+    help="Git repositories in an object store, read over HTTP.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Target = Annotated[str, typer.Argument(metavar="URL|PATH", help="An http(s) URL, or the path of a repository.")]
+Store = Annotated[str | None, typer.Option(help="Where repositories live: file:///path, or a path.")]
+CacheDir = Annotated[str | None, typer.Option(help="Folder of the node's cache.")]
+Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
+Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")]
+Name = Annotated[str | None, typer.Option("--name", metavar="OWNER/NAME", help="What to call the repository.")]
+Repo = Annotated[str, typer.Argument(metavar="OWNER/NAME")]
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Errors as one line on stderr: 2 for settings, 1 for what went wrong."""
+    try:
+        yield
+    except (SettingsError, BadTokensFile) as error:
+        _exit(2, str(error))
+    except PackhouseError as error:
+        _exit(1, error.detail)
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _exit(code: int, text: str) -> None:
+    print(f"packhouse: {' '.join(text.split())}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)
+
+
+@app.command()
+def run(
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="[URL|PATH]", help="What to ingest; without it the checkout that you stand in."),
+    ] = None,
+    name: Name = None,
+    host: Host = None,
+    port: Port = None,
+    store: Store = None,
+    cache_dir: CacheDir = None,
+) -> None:
+    """Serve, ingest a repository, print example requests, and go on serving."""
+    with _told():
+        from app import running
+
+        settings = _serving(host=host, port=port, store=store, cache_dir=cache_dir)
+        _run(running.run(settings, target, names.parse(name) if name else None))
+
+
+@app.command()
+def serve(host: Host = None, port: Port = None, store: Store = None, cache_dir: CacheDir = None) -> None:
+    """Serve what the store has."""
+    with _told():
+        from app import serving
+
+        settings = _serving(host=host, port=port, store=store, cache_dir=cache_dir)
+        _run(serving.check(settings))
+        with serving.bind(settings) as sock:
+            print(f"packhouse {__version__} serves {settings.store} at {serving.address(settings, sock)}", flush=True)
+            serving.serve(settings, sock)
+
+
+@app.command()
+def ingest(
+    target: Target,
+    name: Annotated[str | None, typer.Argument(metavar="[OWNER/NAME]", help="What to call the repository.")] = None,
+    replace: Annotated[bool, typer.Option(help="Begin anew where another upstream is registered.")] = False,
+    store: Store = None,
+) -> None:
+    """Bring a repository into the store, or up to date."""
+    with _told():
+        from app import bringing
+
+        settings = load(store=store)
+        _logs()
+        _run(bringing.bring(settings, target, names.parse(name) if name else None, replace))
+
+
+@app.command()
+def export(repository: Repo, directory: Path, store: Store = None) -> None:
+    """Write a repository of the store as a bare git repository."""
+    with _told():
+        from storage.export import export as write
+        from storage.open import open_backend
+
+        owner, name = names.parse(repository)
+        manifest = _run(write(open_backend(load(store=store).store), owner, name, directory))
+        print(f"generation {manifest.number} of {owner}/{name} is in {directory}")
+
+
+@app.command()
+def fsck(
+    repository: Annotated[str | None, typer.Argument(metavar="[OWNER/NAME]", help="All of them without it.")] = None,
+    store: Store = None,
+) -> None:
+    """Check what is stored: manifests, packs, indexes, every object, and that nothing is missing."""
+    with _told():
+        only = names.parse(repository) if repository else None
+        if not _run(_fsck(load(store=store), only)):
+            raise SystemExit(1)
+
+
+@app.command()
+def openapi() -> None:
+    """Print the OpenAPI document."""
+    with _told():
+        import orjson
+
+        from app.service import create_app
+
+        document = create_app(load()).openapi()
+        sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    print(f"packhouse {__version__}")
+
+
+def _serving(**options: Any) -> Settings:
+    from app import serving
+    from app.tokens import Tokens
+
+    settings = load(**options)
+    serving.refuse(settings)
+    Tokens(settings.tokens_file)
+    _logs()
+    return settings
+
+
+def _logs() -> None:
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+async def _fsck(settings: Settings, only: tuple[str, str] | None) -> bool:
+    from storage.fsck import fsck as check
+    from storage.open import open_backend
+    from storage.repository import Repositories
+
+    backend = open_backend(settings.store)
+    stored = Repositories(backend).list()
+    found = [only] if only is not None else [(owner, name) async for owner, name, _ in stored]
+    good = True
+    for owner, name in found:
+        report = await check(backend, owner, name)
+        good &= report.ok
+        state = "good" if report.ok else f"{len(report.findings)} findings"
+        print(
+            f"{owner}/{name}: {state} (generation {report.generation}, {report.packs} packs, "
+            f"{report.objects} objects, {report.refs} refs)"
+        )
+        for finding in report.findings:
+            print(f"  {finding.code} {finding.where}: {finding.detail}")
+    return good
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry of the command."""
+    command: Callable[..., Any] = app
+    command(args=arguments)
+
+
+if __name__ == "__main__":
+    main()
