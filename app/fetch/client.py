@@ -79,12 +79,9 @@ class Upstream:
         self._credential = credential
         self._on_progress = on_progress
         self._agent = agent()
-        self._client = httpx.AsyncClient(
-            transport=transport or Transport(policy, self._timeouts),
-            trust_env=False,
-            follow_redirects=False,
-            headers={"User-Agent": self._agent, "Accept": "*/*", "Pragma": "no-cache"},
-        )
+        # The transport alone, without httpx's client around it: that one reads the target of every redirect, followed
+        # or not, and would add cookies.
+        self._transport = transport or Transport(policy, self._timeouts)
         self._advertised: Advertisement | None = None
         self._deadline: float | None = None
 
@@ -102,7 +99,7 @@ class Upstream:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._client.aclose()
+        await self._transport.aclose()
 
     async def list_refs(self, prefixes: Sequence[bytes] = ()) -> Advertisement:
         """The refs whose names begin with one of `prefixes` (all of them for none), and HEAD."""
@@ -227,10 +224,11 @@ class Upstream:
             await answer.aclose()
 
     async def _one(self, method: str, url: httpx.URL, headers: dict[str, str], body: bytes) -> httpx.Response:
-        request = self._client.build_request(method, url, headers=headers, content=body or None)
+        own = {"User-Agent": self._agent, "Accept": "*/*", "Pragma": "no-cache", **headers}
+        request = httpx.Request(method, url, headers=own, content=body or None)
         try:
             async with asyncio.timeout_at(self._deadline):
-                return await self._client.send(request, stream=True)
+                return await self._transport.handle_async_request(request)
         except TimeoutError:
             raise overdue() from None
 

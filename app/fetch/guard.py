@@ -105,8 +105,8 @@ def _rule(entry: str) -> _Rule:
             return _Rule(None, ip_network(text), None)  # a bare IPv6 address
         host, port = text, None
         if text.startswith("["):
-            host, _, after = text[1:].partition("]")
-            if after and not after.startswith(":"):
+            host, bracket, after = text[1:].partition("]")
+            if not bracket or (after and not after.startswith(":")):
                 raise ValueError(entry)
             port = _port(after[1:]) if after else None
             return _Rule(None, ip_network(host), port)
@@ -115,7 +115,9 @@ def _rule(entry: str) -> _Rule:
             port = _port(digits)
         if host.replace(".", "").isdigit():
             return _Rule(None, ip_network(host), port)
-        parsed = urls.check(urls.parse(f"http://{host}")[0])
+        parsed, user = urls.parse(f"http://{host}")
+        if user is not None or "/" in host:
+            raise ValueError(entry)
         return _Rule(urls.hostname(parsed), None, port)
     except Exception:
         raise ValueError(f"{entry!r} is not a host, host:port, address or network (10.0.0.0/8)") from None

@@ -397,18 +397,18 @@ async def test_no_cut_answer_looks_whole(
     cases: Cases, upstream: Start, v0: bool, gzip: str | None, framing: str
 ) -> None:
     whole = upstream(cases["h11"].root, v0=v0, gzip=gzip, framing=framing)
-    await clone(whole.repo("h11"))
+    expected = await clone(whole.repo("h11"))
     refused = 0
     for number, pattern in ((0, GET), (-1, POST)):
         sent = whole.requests[number].sent
         for cut in (0, 1, 3, 4, 20, 60, sent - 30, sent - 4, sent - 1):
             server = upstream(cases["h11"].root, v0=v0, gzip=gzip, framing=framing, faults=[Fault(pattern, cut=cut)])
             try:
-                await clone(server.repo("h11"))
+                got = await clone(server.repo("h11"))
             except UpstreamError:
                 refused += 1
             else:  # the length of the progress text differs from run to run, so a late cut may not come to pass
-                assert server.requests[number].sent < cut
+                assert got == expected
             server.close()
     assert refused >= 15
 
