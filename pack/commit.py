@@ -6,9 +6,10 @@ from binascii import unhexlify
 from typing import Final, NamedTuple
 
 from pack.charset import decode
-from pack.errors import BadObject
+from pack.errors import BadObject, TooLarge
 from pack.ident import Ident, parse_ident
 
+MAX_BYTES: Final = 8 << 20  # of a commit or tag: their lines become objects, of which millions would fill the memory
 _SIGNATURES: Final = (b"gpgsig", b"gpgsig-sha256")
 
 
@@ -46,14 +47,17 @@ def links(data: bytes) -> Links:
             return Links(tree, (), _time(data, 46))
         if data[93:94] != b"\n":
             raise BadObject("a parent line of the commit is damaged")
-        parents: tuple[bytes, ...] = (unhexlify(data[53:93]),)
+        first = unhexlify(data[53:93])
+        if data[94:101] != b"parent ":
+            return Links(tree, (first,), _time(data, 94))
+        parents = [first]
         at = 94
         while data[at : at + 7] == b"parent ":
             if data[at + 47 : at + 48] != b"\n":
                 raise BadObject("a parent line of the commit is damaged")
-            parents += (unhexlify(data[at + 7 : at + 47]),)
+            parents.append(unhexlify(data[at + 7 : at + 47]))
             at += 48
-        return Links(tree, parents, _time(data, at))
+        return Links(tree, tuple(parents), _time(data, at))
     except ValueError:
         raise BadObject("an id in the commit is damaged") from None
 
@@ -88,15 +92,16 @@ def _odd_time(data: bytes, start: int) -> int:
 
 def unfold(head: bytes) -> list[tuple[bytes, bytes]]:
     """Header lines of a commit or tag as (key, value); a line that starts with a space continues the one before."""
-    headers: list[tuple[bytes, bytes]] = []
+    keys: list[bytes] = []
+    values: list[list[bytes]] = []
     for line in head.split(b"\n"):
-        if line[:1] == b" " and headers:
-            key, value = headers[-1]
-            headers[-1] = (key, value + b"\n" + line[1:])
+        if line[:1] == b" " and values:
+            values[-1].append(line[1:])
         elif line:
             key, _, value = line.partition(b" ")
-            headers.append((key, value))
-    return headers
+            keys.append(key)
+            values.append([value])
+    return [(key, b"\n".join(lines)) for key, lines in zip(keys, values, strict=True)]
 
 
 def split(data: bytes) -> tuple[bytes, bytes]:
@@ -109,6 +114,8 @@ def split(data: bytes) -> tuple[bytes, bytes]:
 
 def parse_commit(data: bytes) -> Commit:
     """All of a commit; BadObject only where git's own walk refuses it (tree or parent lines)."""
+    if len(data) > MAX_BYTES:
+        raise TooLarge(f"a commit of {len(data)} bytes is not taken apart, the limit is {MAX_BYTES}")
     tree, parents, _ = links(data)
     head, message = split(data)
     author = committer = encoding = None
@@ -130,12 +137,16 @@ def parse_commit(data: bytes) -> Commit:
 def subject(message: bytes) -> bytes:
     """git's %s: the lines of the first paragraph joined by spaces."""
     lines: list[bytes] = []
-    for line in message.split(b"\n"):
-        bare = line.rstrip(b" \t\r")
-        if bare:
-            lines.append(bare)
+    at = 0
+    while at < len(message):
+        end = message.find(b"\n", at)
+        end = len(message) if end < 0 else end
+        line = message[at:end].rstrip(b" \t\r")
+        if line:
+            lines.append(line)
         elif lines:
             break
+        at = end + 1
     return b" ".join(lines)
 
 

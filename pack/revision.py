@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
@@ -27,8 +28,10 @@ _RULES: Final = (b"%b", b"refs/%b", b"refs/tags/%b", b"refs/heads/%b", b"refs/re
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 _MIN_PREFIX: Final = 4
 _CANDIDATES: Final = 20
-_PREFIX_LIMIT: Final = 4096
+_PREFIX_LIMIT: Final = 1024
 _MAX_PATTERN: Final = 1024
+_QUICK_STEPS: Final = 100
+_ANCESTORS = re.compile(rb"~([0-9]*)")
 
 
 class Resolved(NamedTuple):
@@ -121,9 +124,12 @@ def _root(view: View, commit: bytes | None) -> bytes | None:
     return view.links(commit).tree if commit is not None else None
 
 
-def is_search(rev: bytes) -> bool:
-    """Whether the revision searches through history: not for the event loop."""
-    return rev[:2] == b":/" or b"^{/" in rev
+def is_slow(rev: bytes) -> bool:
+    """Whether resolving may walk far through history, which is not for the event loop; says nothing of validity."""
+    if b":/" in rev or b"^{/" in rev:
+        return True
+    steps = sum(int(digits[:9] or 1) for digits in _ANCESTORS.findall(rev))
+    return steps + rev.count(b"^") > _QUICK_STEPS
 
 
 def show(name: bytes) -> str:

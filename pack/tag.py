@@ -5,8 +5,8 @@ from __future__ import annotations
 from binascii import unhexlify
 from typing import Final, NamedTuple
 
-from pack.commit import split, unfold
-from pack.errors import BadObject
+from pack.commit import MAX_BYTES, split, unfold
+from pack.errors import BadObject, TooLarge
 from pack.ident import Ident, parse_ident
 from pack.objects import TYPE_NUMBERS
 
@@ -50,6 +50,8 @@ def target(data: bytes) -> tuple[bytes, int]:
 
 def parse_tag(data: bytes) -> Tag:
     """All of a tag; old tags have no tagger; BadObject where it does not name an object."""
+    if len(data) > MAX_BYTES:
+        raise TooLarge(f"a tag of {len(data)} bytes is not taken apart, the limit is {MAX_BYTES}")
     oid, kind = target(data)
     head, message = split(data)
     name = b""

@@ -123,8 +123,8 @@ def test_parents_count_only_after_the_tree() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"\n", b"tree", b"tree " + b"ab" * 20, TREE_LINE, b"tree " + b"xy" * 20 + b"\n", TREE_LINE[:-1] + b" \n", WHO,
-        b"parent " + b"ab" * 20 + b"\n", TREE_LINE + b"parent " + b"ab" * 19 + b"\n" + WHO,
+        b"", b"\n", b"tree", b"tree " + b"ab" * 20, TREE_LINE, b"tree " + b"xy" * 20 + b"\n", TREE_LINE[:-1] + b" \n",
+        WHO, b"parent " + b"ab" * 20 + b"\n", TREE_LINE + b"parent " + b"ab" * 19 + b"\n" + WHO,
         TREE_LINE + b"parent " + b"xy" * 20 + b"\n" + WHO, TREE_LINE + b"parent " + b"ab" * 20 + b" \n" + WHO,
         TREE_LINE + b"parent " + b"ab" * 20 + b"\nparent \n" + WHO, b"\0" * 100,
     ],

@@ -18,7 +18,7 @@ from pack.errors import (
     WrongType,
 )
 from pack.objects import BLOB, COMMIT, TAG, TREE, TYPE_NAMES
-from pack.revision import is_search, locate, resolve, resolve_commit
+from pack.revision import is_slow, locate, resolve, resolve_commit
 from pack.view import View
 from tests.support.cases import Cases
 from tests.support.generate import Repositories
@@ -285,8 +285,19 @@ def test_a_tag_on_an_object_that_is_not_there(tmp_path: Path) -> None:
         resolve(view, oid.encode() + b"^{}")
 
 
-def test_searches_are_told_apart_from_point_reads() -> None:
-    assert is_search(b":/x") and is_search(b"HEAD^{/x}") and not is_search(b"HEAD^{tree}")
+def test_what_may_walk_far_is_told_apart_from_point_reads() -> None:
+    for rev in (
+        b":/x",
+        b"HEAD^{/x}",
+        b"HEAD~101",
+        b"a" + b"~60" * 2,
+        b"a" + b"^" * 101,
+        b"a~99999999999999",
+        b"a" + b"~" * 200,
+    ):
+        assert is_slow(rev)
+    for rev in (b"HEAD", b"v1^{tree}", b"main~3^2", b"HEAD:a/b", b"a~", b"refs/heads/x"):
+        assert not is_slow(rev)
 
 
 def test_long_chains_of_suffixes_cost_no_stack(repositories: Repositories) -> None:
