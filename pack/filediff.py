@@ -39,8 +39,8 @@ class Options(NamedTuple):
 class Texts(NamedTuple):
     """Hunks and counts of one change; of a binary one no hunks, and the counts are None.
 
-    A change of type (T) has the hunks of a deletion and of an addition, as in a patch, while the counts compare the
-    contents, as in `git diff --numstat`.
+    A change of type (T) has the hunks of a deletion and of an addition, as in a patch (also where only one of them is
+    binary), while the counts compare the contents, as in `git diff --numstat`.
     """
 
     binary: bool
@@ -200,13 +200,17 @@ def texts(
 def compare(item: FileDiff, options: Options) -> Texts:
     """The hunks of one change whose contents are there."""
     old, new = item.old or b"", item.new or b""
+    split = item.change.status == "T"
+    apart = _one_side(old, new) if split else ()
     if is_binary(old) or is_binary(new):
-        return Texts(True, (), None, None)
+        return Texts(True, apart, None, None)
     whole = textdiff.diff(old, new, options.context, options.whitespace)
-    hunks = whole.hunks
-    if item.change.status == "T":
-        hunks = textdiff.diff(old, b"").hunks + textdiff.diff(b"", new).hunks
-    return Texts(False, hunks, whole.additions, whole.deletions)
+    return Texts(False, apart if split else whole.hunks, whole.additions, whole.deletions)
+
+
+def _one_side(old: bytes, new: bytes) -> tuple[Hunk, ...]:
+    gone = () if is_binary(old) else textdiff.diff(old, b"").hunks
+    return gone + (() if is_binary(new) else textdiff.diff(b"", new).hunks)
 
 
 def _key(view: View, change: Change, options: Options) -> tuple[object, ...]:

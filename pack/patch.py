@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from pack import textdiff
 from pack.binarypatch import binary_patch
-from pack.errors import PackhouseError, TooLarge
+from pack.errors import CorruptObject, ObjectNotFound, PackhouseError, TooLarge
 from pack.filediff import Cache, FileDiff, Options, Texts, contents, split, texts
 from pack.objects import NULL_OID
+from pack.similarity import is_binary
 from pack.treediff import Change
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def _unavailable(change: Change, reason: str) -> PackhouseError:
     path = change.path.decode("utf-8", "replace")
     if reason == "too_large":
         return TooLarge(f"{path} is too large for a patch")
-    return PackhouseError(f"the content of {path} cannot be had: {reason}")
+    if reason == "not_fetched":
+        return ObjectNotFound(f"the content of {path} is not here")
+    return CorruptObject(f"the content of {path} is damaged")
 
 
 def _file(view: View, change: Change, found: Texts, options: Options) -> bytes:
@@ -60,7 +63,7 @@ def _file(view: View, change: Change, found: Texts, options: Options) -> bytes:
 def _half(half: Change, item: FileDiff, options: Options) -> bytes:
     old = item.old or b"" if half.status == "D" else b""
     new = item.new or b"" if half.status == "A" else b""
-    if b"\0" in (old + new)[:8000]:
+    if is_binary(old) or is_binary(new):
         return header(half) + binary_patch(old, new)
     return _text(half, textdiff.diff(old, new, options.context, options.whitespace).hunks)
 

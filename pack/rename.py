@@ -22,7 +22,7 @@ from pack import similarity
 from pack.errors import CorruptData, ObjectNotFound, TooLarge
 from pack.needs import Needs
 from pack.objects import BLOB
-from pack.similarity import MAX_SCORE, Spans, Weights
+from pack.similarity import MAX_SCORE, Rough, Spans, Weights
 from pack.treediff import Change
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ class _Search:
         self._paths: dict[bytes, bytes] = {}
         self._sizes: dict[bytes, int | None] = {}
         self._weights: dict[bytes, Weights] = {}
+        self._rough: dict[bytes, Rough] = {}
         self._spans: dict[bytes, Spans] = {}
 
     # The three phases
@@ -318,24 +319,27 @@ class _Search:
         found = similarity.spans([self._weights[oid] for oid in wanted])
         self._spans.update(zip(wanted, found, strict=True))
 
-    def weights_of_source(self, index: int) -> Weights | None:
-        change = self.sources[index]
-        return self._weights.get(change.old_oid or b"") if _regular(change.old_mode) else None
+    def refine(self) -> None:
+        """Bring the rough weights of all that was read."""
+        self._rough = dict(zip(self._weights, similarity.rough(list(self._weights.values())), strict=True))
 
-    def weights_of_target(self, index: int) -> Weights | None:
+    def rough_of_source(self, index: int) -> Rough | None:
+        change = self.sources[index]
+        return self._rough.get(change.old_oid or b"") if _regular(change.old_mode) else None
+
+    def rough_of_target(self, index: int) -> Rough | None:
         change = self.targets[index]
-        return self._weights.get(change.new_oid or b"") if _regular(change.new_mode) else None
+        return self._rough.get(change.new_oid or b"") if _regular(change.new_mode) else None
 
     def larger_size(self, source: int, target: int) -> int:
         return max(self.size_of_source(source) or 0, self.size_of_target(target) or 0)
 
     def _score(self, source: int, target: int) -> int:
-        if self.weights_of_source(source) is None or self.weights_of_target(target) is None:
+        before, after = self.sources[source], self.targets[target]
+        if not (_regular(before.old_mode) and _regular(after.new_mode)):
             return 0
-        old, new = self.sources[source].old_oid, self.targets[target].new_oid
-        assert old is not None
-        assert new is not None
-        return similarity.score(self._spans[old], self._spans[new], self.larger_size(source, target))
+        old, new = self._spans.get(before.old_oid or b""), self._spans.get(after.new_oid or b"")
+        return 0 if old is None or new is None else similarity.score(old, new, self.larger_size(source, target))
 
     def score_in_matrix(self, source: int, target: int) -> int:
         return self._score(source, target) if self.may_reach(source, target, self.minimum) else 0
@@ -375,38 +379,38 @@ class _Matrix:
 
     def __init__(self, search: _Search, reach: _Reach) -> None:
         self.search = search
-        self.holders: dict[bytes, list[int]] = {}
+        self.holders: dict[bytes | int, list[int]] = {}
+        search.refine()
         for index in search.open_sources:
-            if index in reach.sources and (weights := search.weights_of_source(index)) is not None:
-                for chunk in weights:
+            if index in reach.sources and (rough := search.rough_of_source(index)) is not None:
+                for chunk in rough:
                     self.holders.setdefault(chunk, []).append(index)
 
     def likely(self, target: int) -> list[int]:
         """Sources that reach the minimum, or would if many of their chunks collided."""
         search = self.search
-        new = search.weights_of_target(target)
+        new = search.rough_of_target(target)
         if new is None:
             return []
         found: list[int] = []
         for source in sorted(self._partners(target, new)):
             if search.may_reach(source, target, search.minimum):
-                old = search.weights_of_source(source)
+                old = search.rough_of_source(source)
                 assert old is not None
                 points = similarity.score(old, new, search.larger_size(source, target))
                 if points + similarity.collision_margin(old, new) >= search.minimum:
                     found.append(source)
         return found
 
-    def _partners(self, target: int, new: Weights) -> set[int]:
+    def _partners(self, target: int, new: Rough) -> set[int]:
         holders = self.holders
         # A chunk that no source holds still shares a span with some by chance.
         floor = max(self.search.minimum - similarity.collision_margin(new, new), 1)
         enough = floor * (self.search.size_of_target(target) or 0)
         rest = sum(new.values()) * MAX_SCORE
         partners: set[int] = set()
-        held = sorted([(len(holders[chunk]), chunk) for chunk in new.keys() & holders.keys()])
-        rest -= sum(weight for chunk, weight in new.items() if chunk not in holders) * MAX_SCORE
-        for _, chunk in held:
+        rest -= sum([weight for chunk, weight in new.items() if chunk not in holders]) * MAX_SCORE
+        for chunk in sorted(new.keys() & holders.keys(), key=lambda chunk: len(holders[chunk])):
             if rest < enough:
                 break
             partners.update(holders[chunk])
