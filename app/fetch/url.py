@@ -14,7 +14,7 @@ from pack.errors import BadParameter, UpstreamRefused
 PORTS: Final = {"http": 80, "https": 443}
 MAX_URL: Final = 4096
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\<>\"^`{|}\s]")
-_HOST: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?\.?")
+_HOST: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
 _NUMBER: Final = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)")
 
 
