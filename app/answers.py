@@ -2,71 +2,55 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import quote
 
 import anyio.to_thread
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from storage.repository import open_view
 
-from app import cursors, problems
+from app import cursors, placing, problems
+from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, OID, cache_of, etag_of, headers_of
 from app.negotiate import JSON, NDJSON, PATCH, accept, byte_range, matches
 from app.operations import DEFAULT_BYTES, Operation
 from app.params import read_query
 from app.reads import page, raw
+from app.reads.raw import Found
 from app.receipts import Receipt
 from app.tokens import Bearer, Verb
 from pack.errors import BadParameter, CorruptObject, CursorExpired, ObjectNotFound, RepoNotFound
 from pack.objects import TYPE_NAMES
 from pack.reader import Need
+from storage.repository import open_view
 
 if TYPE_CHECKING:
-    from storage.repository import Handle
-
+    from app.reads.base import Params
     from app.service import Service
+    from app.workers import Stream
     from pack.view import View
+    from storage.repository import Handle
 
 log = logging.getLogger("packhouse")
 
 T = TypeVar("T")
-
 SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
-OID: Final = re.compile(rb"[0-9a-f]{40}\Z")
-VARY: Final = "Accept, Accept-Encoding, Authorization"
-IMMUTABLE: Final = "private, immutable, max-age=31536000"
-NO_CACHE: Final = "private, no-cache"
-NO_STORE: Final = "no-store"
-
-# The event loop answers itself what costs it less than handing the work over; sizes are of inflated objects.
-LOOP_BYTES: Final = 256 * 1024
-LOOP_ENTRIES: Final = 1000
-FORMAT: Final = 1
-
-_HEAVY_REV: Final = re.compile(rb"[~^:{]|-g[0-9a-f]")
-_LOOP_READS: Final = frozenset({"resolve", "commit", "tag", "blob", "stat"})
-
-
-def repository_name(owner: str, name: str) -> None:
-    """RepoNotFound where the two path segments cannot be a repository's."""
-    for segment in (owner, name):
-        if not SEGMENT.match(segment) or segment.endswith((".git", ".lock")):
-            raise RepoNotFound(f"there is no repository {owner[:100]}/{name[:100]}")
+BYTES: Final = "application/octet-stream"
 
 
 def authorize(service: Service, request: Request, verb: Verb) -> tuple[str, str, Bearer]:
     """Owner, name and bearer of a request to a repository that may use `verb` on it."""
     owner, name = request.path_params["owner"], request.path_params["name"]
     bearer = service.tokens.identify(request.headers.get("authorization"))
-    repository_name(owner, name)
+    for segment in (owner, name):
+        if not SEGMENT.match(segment) or segment.endswith((".git", ".lock")):
+            raise RepoNotFound(f"there is no repository {owner[:100]}/{name[:100]}")
     service.tokens.check(bearer, owner, name, verb)
     return owner, name, bearer
 
@@ -99,7 +83,7 @@ class Reads:
         self._service = service
         self._views = Views()
 
-    async def _open(self, request: Request, operation: Operation) -> tuple[Handle, dict[str, Any], Bearer]:
+    async def _open(self, request: Request, operation: Operation) -> tuple[Handle, Params, Bearer]:
         owner, name, bearer = authorize(self._service, request, "read")
         params = read_query(request.scope["query_string"], operation.params)
         handle = await self._service.repositories.handle(owner, name, params.get("min_generation"))
@@ -114,25 +98,40 @@ class Reads:
                 await self._service.repositories.supply(handle, need.ranges)
                 receipt.supplied(need.ranges)
 
+    async def _work(self, handle: Handle, name: str, *arguments: Any) -> Any:
+        return await self._service.pool.run(name, *arguments, key=handle.namespace)
+
+    def _stream(self, handle: Handle, name: str, *arguments: Any) -> Stream:
+        return self._service.pool.stream(name, *arguments, key=handle.namespace)
+
+    async def _begun(self, handle: Handle, receipt: Receipt, name: str, *arguments: Any) -> tuple[bytes, Stream]:
+        """A stream of bytes and its first item: what can be refused is refused here."""
+        while True:
+            pieces = self._stream(handle, name, *arguments)
+            try:
+                return await anext(pieces), pieces
+            except Need as need:
+                await self._service.repositories.supply(handle, need.ranges)
+                receipt.supplied(need.ranges)
+
     async def single(self, request: Request, operation: Operation) -> Response:
         """A read whose answer is one document."""
         receipt = Receipt()
         handle, params, _ = await self._open(request, operation)
-        etag = _etag(operation, params, handle, JSON)
-        fixed = _fixed(operation, params)
-        if matches(request.headers.get("if-none-match"), etag):
-            return Response(status_code=304, headers=_headers(handle, None, etag, IMMUTABLE if fixed else NO_CACHE))
         accept(request.headers.get("accept"), (JSON,))
+        etag, cache = etag_of(operation, params, handle, JSON), cache_of(operation, params)
+        if matches(request.headers.get("if-none-match"), etag):
+            return Response(status_code=304, headers=headers_of(handle, None, etag, cache))
         work = page.Request(handle, operation.module, params)
 
         async def answer() -> page.Answer:
             view = await self._views.open(handle)
-            if operation.module in _LOOP_READS and _light(operation, params, view):
+            if placing.single_on_loop(operation, params, view):
                 return page.single(view, work)
-            return await self._service.pool.run("app.reads.page:work_single", work)
+            return cast(page.Answer, await self._work(handle, "app.reads.page:work_single", work))
 
         found = await self._supplied(handle, receipt, answer)
-        return _json(request, handle, found, etag, fixed, receipt)
+        return _json(handle, found, etag, cache, receipt)
 
     async def listing(self, request: Request, operation: Operation) -> Response:
         """A read whose answer is a list: one JSON page, an NDJSON stream, or for a diff a patch."""
@@ -140,11 +139,9 @@ class Reads:
         handle, params, bearer = await self._open(request, operation)
         offered = (JSON, NDJSON, PATCH) if operation.module == "diff" else (JSON, NDJSON)
         kind = accept(request.headers.get("accept"), offered)
-        etag = _etag(operation, params, handle, kind)
-        fixed = _fixed(operation, params)
+        etag, cache = etag_of(operation, params, handle, kind), cache_of(operation, params)
         if matches(request.headers.get("if-none-match"), etag):
-            return Response(status_code=304, headers=_headers(handle, None, etag, IMMUTABLE if fixed else NO_CACHE))
-        settings = self._service.settings
+            return Response(status_code=304, headers=headers_of(handle, None, etag, cache))
         bound = cursors.binding(handle.namespace, operation.id, params, bearer.name)
         work = page.Request(
             handle,
@@ -154,39 +151,38 @@ class Reads:
             bound=bound,
             limit=params["limit"],
             max_bytes=params["max_bytes"],
-            max_visits=settings.read_visits,
+            max_visits=self._service.settings.read_visits,
         )
         if params["cursor"] is not None:
             where = cursors.unseal(self._service.cursor_key, bound, params["cursor"])
-            if where.generation != handle.generation:
-                handle = await self._service.repositories.handle_at(handle, where.generation)
+            handle = await self._service.repositories.handle_at(handle, where.generation)
             work = replace(work, handle=handle, pin=where.pin, position=where.after)
         try:
             if kind == PATCH:
-                return await self._patch(request, handle, work, fixed, receipt)
+                return await self._patch(request, work, cache, receipt)
             if kind == NDJSON:
-                return await self._ndjson(request, handle, work, fixed, receipt)
+                return await self._ndjson(request, work, cache, receipt)
             work = replace(work, limit=work.limit or operation.default_limit, max_bytes=work.max_bytes or DEFAULT_BYTES)
 
             async def answer() -> page.Answer:
                 view = await self._views.open(handle)
-                if _light_list(operation, params, view):
+                if placing.page_on_loop(operation, params, view):
                     return page.page(view, work)
-                return await self._service.pool.run("app.reads.page:work_page", work)
+                return cast(page.Answer, await self._work(handle, "app.reads.page:work_page", work))
 
             found = await self._supplied(handle, receipt, answer)
         except ObjectNotFound:
             if work.pin is None:
                 raise
             raise CursorExpired("what the cursor was pinned to is gone; begin again without it") from None
-        return _json(request, handle, found, etag, fixed, receipt)
+        return _json(handle, found, etag, cache, receipt)
 
-    async def _ndjson(
-        self, request: Request, handle: Handle, work: page.Request, fixed: bool, receipt: Receipt
-    ) -> Response:
-        blocks = self._blocks(handle, work, receipt)
+    async def _ndjson(self, request: Request, work: page.Request, cache: str, receipt: Receipt) -> Response:
+        blocks = self._blocks(work, receipt)
         first = await anext(blocks)
-        headers = _headers(handle, first.commit, None, IMMUTABLE if fixed and work.limit is None else NO_CACHE)
+        headers = headers_of(work.handle, first.commit, None, NO_CACHE if cache != IMMUTABLE else cache)
+        if work.limit is not None or work.max_bytes is not None:
+            headers["Cache-Control"] = NO_STORE
         if request.method == "HEAD":
             await blocks.aclose()
             return Response(headers=headers, media_type=NDJSON)
@@ -198,20 +194,19 @@ class Reads:
                         if block.end is None:
                             yield block.data
                         else:
-                            end = {**block.end, "receipt": receipt.fields()}
-                            yield block.data + orjson.dumps(end) + b"\n"
+                            yield block.data + orjson.dumps({**block.end, "receipt": receipt.fields()}) + b"\n"
             except Exception as error:
                 log.warning("a stream of %s ended early: %s", work.module, error)
                 yield orjson.dumps({"end": True, "complete": False, "error": problems.problem(error)}) + b"\n"
 
         return StreamingResponse(body(), headers=headers, media_type=NDJSON)
 
-    async def _blocks(self, handle: Handle, work: page.Request, receipt: Receipt) -> AsyncIterator[page.Block]:
-        """The blocks of a stream from a worker, begun again in the middle when bytes had to be brought first."""
+    async def _blocks(self, work: page.Request, receipt: Receipt) -> AsyncGenerator[page.Block, None]:
+        """The blocks of a stream from a worker, begun again in its middle when bytes had to be brought first."""
         last: page.Block | None = None
         while True:
             done = 0 if last is None else last.count
-            stream = self._service.pool.stream("app.reads.page:work_stream", work, done)
+            stream = self._stream(work.handle, "app.reads.page:work_stream", work, done)
             try:
                 async with aclosing(stream):
                     async for block in stream:
@@ -222,24 +217,15 @@ class Reads:
                         yield block
                 return
             except Need as need:
-                await self._service.repositories.supply(handle, need.ranges)
+                await self._service.repositories.supply(work.handle, need.ranges)
                 receipt.supplied(need.ranges)
 
-    async def _patch(
-        self, request: Request, handle: Handle, work: page.Request, fixed: bool, receipt: Receipt
-    ) -> Response:
+    async def _patch(self, request: Request, work: page.Request, cache: str, receipt: Receipt) -> Response:
         if work.limit is not None or work.position is not None:
-            raise BadParameter("a patch is whole: limit and cursor do not go with text/x-diff", parameter="limit")
-        while True:
-            pieces = self._service.pool.stream("app.reads.diff:work_patch", work)
-            try:
-                first = await anext(pieces)
-                break
-            except Need as need:
-                await self._service.repositories.supply(handle, need.ranges)
-                receipt.supplied(need.ranges)
-        commit = orjson.loads(first)["commit"]
-        headers = _headers(handle, commit, None, IMMUTABLE if fixed else NO_CACHE)
+            parameter = "limit" if work.limit is not None else "cursor"
+            raise BadParameter("a patch is whole: it has no limit and no cursor", parameter=parameter)
+        first, pieces = await self._begun(work.handle, receipt, "app.reads.diff:work_patch", work)
+        headers = headers_of(work.handle, orjson.loads(first)["commit"], None, cache)
         headers["Server-Timing"] = receipt.header()
         if request.method == "HEAD":
             await pieces.aclose()
@@ -257,16 +243,14 @@ class Reads:
         receipt = Receipt()
         handle, params, _ = await self._open(request, operation)
 
-        async def look() -> raw.Found:
-            view = await self._views.open(handle)
-            if _HEAVY_REV.search(params["rev"]):
-                return await self._service.pool.run("app.reads.raw:work_look", handle, params)
-            return raw.look(view, params)
+        async def look() -> Found:
+            if placing.walks((params["rev"],)):
+                return cast(Found, await self._work(handle, "app.reads.raw:work_look", handle, params))
+            return raw.look(await self._views.open(handle), params)
 
         found = await self._supplied(handle, receipt, look)
-        fixed = bool(OID.match(params["rev"]))
-        headers = _headers(handle, found.commit, f'"{found.oid.hex()}"', IMMUTABLE if fixed else NO_CACHE)
-        name = params["path"].rpartition(b"/")[2] or found.oid.hex().encode()
+        headers = headers_of(handle, found.commit, f'"{found.oid.hex()}"', cache_of(operation, params))
+        name = found.path.rpartition(b"/")[2] or found.oid.hex().encode()
         headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         return await self._bytes(request, handle, found, headers, receipt)
 
@@ -274,23 +258,22 @@ class Reads:
         """The bytes of any object by its full id."""
         receipt = Receipt()
         handle, _, _ = await self._open(request, operation)
-        text = request.path_params["oid"].encode()
-        if not OID.match(text):
+        text = request.path_params["oid"]
+        if not OID.match(text.encode()):
             raise BadParameter("an object is named by its 40 hex digits here", parameter="oid")
-        oid = bytes.fromhex(text.decode())
 
-        async def look() -> raw.Found:
-            view = await self._views.open(handle)
-            return raw.look_object(view, oid)
+        async def look() -> Found:
+            return raw.look_object(await self._views.open(handle), bytes.fromhex(text))
 
         found = await self._supplied(handle, receipt, look)
-        headers = _headers(handle, None, f'"{found.oid.hex()}"', IMMUTABLE)
+        headers = headers_of(handle, None, f'"{text}"', IMMUTABLE)
         headers["Packhouse-Object-Type"] = TYPE_NAMES[found.type].decode()
         return await self._bytes(request, handle, found, headers, receipt)
 
     async def _bytes(
-        self, request: Request, handle: Handle, found: raw.Found, headers: dict[str, str], receipt: Receipt
+        self, request: Request, handle: Handle, found: Found, headers: dict[str, str], receipt: Receipt
     ) -> Response:
+        """The object's bytes, or the one range of them that is asked for (RFC 9110, section 14)."""
         headers["X-Content-Type-Options"] = "nosniff"
         headers["Accept-Ranges"] = "bytes"
         if matches(request.headers.get("if-none-match"), headers["ETag"]):
@@ -305,27 +288,18 @@ class Reads:
         if part is not None:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.size}"
         headers["Content-Length"] = str(end - start)
-        media = "application/octet-stream"
         if request.method == "HEAD":
             headers["Server-Timing"] = receipt.header()
-            return Response(status_code=status, headers=headers, media_type=media)
-        if found.size <= LOOP_BYTES:
+            return Response(status_code=status, headers=headers, media_type=BYTES)
+        if found.size <= placing.LOOP_BYTES:
 
             async def content() -> bytes:
-                view = await self._views.open(handle)
-                return raw.content(view, found, start, end)
+                return raw.content(await self._views.open(handle), found, start, end)
 
             body = await self._supplied(handle, receipt, content)
             headers["Server-Timing"] = receipt.header()
-            return Response(body, status, headers, media)
-        while True:
-            pieces = self._service.pool.stream("app.reads.raw:work_chunks", handle, found, start, end)
-            try:
-                first = await anext(pieces)
-                break
-            except Need as need:
-                await self._service.repositories.supply(handle, need.ranges)
-                receipt.supplied(need.ranges)
+            return Response(body, status, headers, BYTES)
+        first, pieces = await self._begun(handle, receipt, "app.reads.raw:work_chunks", handle, found, start, end)
         headers["Server-Timing"] = receipt.header()
 
         async def chunks() -> AsyncIterator[bytes]:
@@ -339,62 +313,14 @@ class Reads:
                 # The connection breaks: fewer bytes than announced are never taken for the whole.
                 raise CorruptObject(f"{found.oid.hex()} ended after {sent} bytes")
 
-        return StreamingResponse(chunks(), status, headers, media)
+        return StreamingResponse(chunks(), status, headers, BYTES)
 
 
-def _light(operation: Operation, params: dict[str, Any], view: View) -> bool:
-    """Whether the event loop may do this read itself."""
-    revs = params["rev"] if isinstance(params["rev"], tuple) else (params["rev"],)
-    if len(revs) > 20 or any(_HEAVY_REV.search(rev) for rev in revs):
-        return False
-    if operation.module == "blob":
-        return raw.size_of(view, params) <= LOOP_BYTES
-    return True
-
-
-def _light_list(operation: Operation, params: dict[str, Any], view: View) -> bool:
-    """Whether the event loop may make this page itself: one small directory, or a short page of refs."""
-    if operation.module == "refs":
-        return (params["limit"] or operation.default_limit) <= LOOP_ENTRIES
-    if operation.module != "tree" or params["recursive"] or params["last_commit"] or params["glob"] or params["sizes"]:
-        return False
-    if _HEAVY_REV.search(params["rev"]):
-        return False
-    return raw.size_of(view, params) <= LOOP_BYTES // 8
-
-
-def _fixed(operation: Operation, params: dict[str, Any]) -> bool:
-    """Whether the answer depends on nothing but full object ids."""
-    revs: list[bytes | None] = []
-    for param in operation.params:
-        if param.kind == "rev":
-            value = params[param.name]
-            revs.extend(value if isinstance(value, tuple) else (value,))
-    given = [rev for rev in revs if rev is not None]
-    return bool(given) and all(OID.match(rev) for rev in given)
-
-
-def _etag(operation: Operation, params: dict[str, Any], handle: Handle, kind: str) -> str:
-    """A strong tag: a generation never changes, so the same question to it has the same answer."""
-    asked = sorted((name, repr(value)) for name, value in params.items() if name != "min_generation")
-    basis = repr((FORMAT, operation.id, kind, handle.namespace, handle.generation, asked))
-    return f'"{hashlib.sha256(basis.encode("utf-8", "surrogatepass")).hexdigest()[:32]}"'
-
-
-def _headers(handle: Handle, commit: str | None, etag: str | None, cache: str) -> dict[str, str]:
-    headers = {"Vary": VARY, "Cache-Control": cache, "Packhouse-Generation": str(handle.generation)}
-    if commit is not None:
-        headers["Packhouse-Commit"] = commit
-    if etag is not None:
-        headers["ETag"] = etag
-    return headers
-
-
-def _json(request: Request, handle: Handle, found: page.Answer, etag: str, fixed: bool, receipt: Receipt) -> Response:
+def _json(handle: Handle, found: page.Answer, etag: str, cache: str, receipt: Receipt) -> Response:
     receipt.worked(found.seconds)
     if found.complete:
-        headers = _headers(handle, found.commit, etag, IMMUTABLE if fixed else NO_CACHE)
+        headers = headers_of(handle, found.commit, etag, cache)
     else:
-        headers = _headers(handle, found.commit, None, NO_STORE)
+        headers = headers_of(handle, found.commit, None, NO_STORE)
     headers["Server-Timing"] = receipt.header()
     return Response(found.body, 200, headers, JSON)

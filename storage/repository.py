@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from pack.errors import GenerationNotReached, NotReady, RepoNotFound
+from pack.errors import CursorExpired, GenerationNotReached, NotReady, RepoNotFound, StoreUnavailable
 from storage import generations, layout
 from storage.backend import Backend, NotThere
 from storage.manifest import DELETED, READY, Manifest
@@ -108,6 +108,24 @@ class Repositories:
         if settled is not manifest:
             self._remember((owner, name), settled, time.monotonic())
         return Handle(self.backend.url, owner, name, settled)
+
+    async def handle_at(self, handle: Handle, number: int) -> Handle:
+        """An earlier generation of the same registration, pinned. CursorExpired where it has been retired."""
+        if number == handle.generation:
+            return handle
+        manifest = await generations.read(self.backend, handle.owner, handle.name, number)
+        if manifest is None or manifest.state != READY or manifest.registration != handle.manifest.registration:
+            raise CursorExpired(f"generation {number} of {handle.owner}/{handle.name} is gone")
+        settled = await settle(self.backend, handle.owner, handle.name, manifest)
+        return Handle(self.backend.url, handle.owner, handle.name, settled)
+
+    async def supply(self, handle: Handle, ranges: Sequence[tuple[str, int, int]]) -> None:
+        """Bring ranges (file, offset, length) that a read found missing to this node.
+
+        A local folder lacks nothing, so that a read which asks all the same has met a damaged store: StoreUnavailable.
+        """
+        names = ", ".join(sorted({name for name, _, _ in ranges}))
+        raise StoreUnavailable(f"The store has no more of {names} to give.", operation="read")
 
     async def list(self, after: tuple[str, str] | None = None) -> AsyncIterator[tuple[str, str, Manifest]]:
         """Every repository that is not deleted, in the order of the store's keys, after the one given."""

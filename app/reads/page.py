@@ -9,15 +9,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
-from storage.repository import open_view
 
 from app.cursors import Position, seal
 from app.reads.base import ListRead, Params, Tally, tail_of
+from storage.repository import open_view
 
 if TYPE_CHECKING:
-    from storage.repository import Handle
-
     from pack.view import View
+    from storage.repository import Handle
 
 # NDJSON leaves in blocks of about this size.
 BLOCK_BYTES: Final = 64 * 1024

@@ -1,0 +1,54 @@
+"""Where a read is done: on the event loop what costs it less than handing the work over, in a worker all else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from app.operations import Operation
+from app.reads.base import Params
+from pack.revision import locate
+
+if TYPE_CHECKING:
+    from pack.view import View
+
+# Inflated bytes of an object, and records of a page, that the event loop may handle.
+LOOP_BYTES: Final = 256 * 1024
+LOOP_TREE_BYTES: Final = 32 * 1024
+LOOP_RECORDS: Final = 1000
+LOOP_REVS: Final = 20
+
+# Revisions that may have to walk or search before they name something.
+_WALKS: Final = re.compile(rb"[~^:{]|-g[0-9a-f]")
+_POINT_READS: Final = frozenset({"resolve", "commit", "tag", "blob", "stat"})
+
+
+def walks(revs: Iterable[bytes]) -> bool:
+    """Whether resolving one of the revisions can take more than a few lookups."""
+    return any(_WALKS.search(rev) for rev in revs)
+
+
+def single_on_loop(operation: Operation, params: Params, view: View) -> bool:
+    """Whether the event loop does a single read itself."""
+    if operation.module not in _POINT_READS:
+        return False
+    revs = params["rev"] if isinstance(params["rev"], tuple) else (params["rev"],)
+    if len(revs) > LOOP_REVS or walks(revs):
+        return False
+    return operation.module != "blob" or _size(view, params) <= LOOP_BYTES
+
+
+def page_on_loop(operation: Operation, params: Params, view: View) -> bool:
+    """Whether the event loop makes a page itself: of refs, or of one small directory."""
+    if operation.module == "refs":
+        return (params["limit"] or operation.default_limit) <= LOOP_RECORDS
+    if operation.module != "tree" or params["recursive"] or params["last_commit"] or params["glob"] or params["sizes"]:
+        return False
+    return not walks((params["rev"],)) and _size(view, params) <= LOOP_TREE_BYTES
+
+
+def _size(view: View, params: Params) -> int:
+    """Inflated bytes of what is at `rev` and `path`; 0 for what the read itself will refuse."""
+    place = locate(view, params["rev"], params["path"])
+    return view.objects.header(place.oid)[1] if place.oid in view.objects else 0
