@@ -73,11 +73,12 @@ def open_view(handle: Handle) -> View:
             _views.move_to_end(key)
             return view
         repository = _repository(handle.store, handle.owner, handle.name, handle.namespace)
-        objects = repository.objects(manifest.packs)
-        refs = repository.refs(manifest)
-        view = _views[key] = View(objects, refs, manifest.number, handle.namespace)
-        while len(_views) > _VIEWS:
-            _views.popitem(last=False)
+    # Reading a large index takes its time: only those who want this very repository wait for it.
+    objects = repository.objects(manifest.packs)
+    view = View(objects, repository.refs(manifest), manifest.number, handle.namespace)
+    with _lock:
+        view = _views.setdefault(key, view)
+        _drop()
         return view
 
 
@@ -85,7 +86,7 @@ def open_objects(handle: Handle, more: Sequence[PackRecord] = ()) -> Objects:
     """The objects of `handle` and of packs that are in the store but not published yet."""
     with _lock:
         repository = _repository(handle.store, handle.owner, handle.name, handle.namespace)
-        return repository.objects((*handle.manifest.packs, *more))
+    return repository.objects((*handle.manifest.packs, *more))
 
 
 async def settle(backend: Backend, owner: str, name: str, manifest: Manifest) -> Manifest:
@@ -106,14 +107,12 @@ class LocalSource:
         self._folder = str(folder)
 
     def read(self, name: str, offset: int, length: int) -> bytes:
-        file = _file(f"{self._folder}/{name}")
-        try:
-            data = os.pread(file.fd, length, offset)
-            while len(data) < length and (more := os.pread(file.fd, length - len(data), offset + len(data))):
-                data += more
-        except OSError as error:
-            raise StoreUnavailable(f"The store failed to read {name}: {error.strerror}.", operation="read") from error
-        return data
+        return _pread(_file(f"{self._folder}/{name}"), offset, length)
+
+    def read_whole(self, name: str) -> bytes:
+        """All of a file that is read once: its descriptor is not kept."""
+        file = _File(f"{self._folder}/{name}")
+        return _pread(file, 0, os.fstat(file.fd).st_size)
 
 
 class _File:
@@ -131,6 +130,16 @@ class _File:
     def __del__(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
+
+
+def _pread(file: _File, offset: int, length: int) -> bytes:
+    try:
+        data = os.pread(file.fd, length, offset)
+        while len(data) < length and (more := os.pread(file.fd, length - len(data), offset + len(data))):
+            data += more
+    except OSError as error:
+        raise StoreUnavailable(f"The store failed to read a file: {error.strerror}.", operation="read") from error
+    return data
 
 
 def _file(path: str) -> _File:
@@ -153,10 +162,12 @@ class _Repository:
         self.source = source
         self.index_bytes = 0
         self._packs: dict[str, PackFile] = {}
+        self._lock = threading.Lock()
 
     def objects(self, records: Sequence[PackRecord]) -> Objects:
         # The newest pack first: what was fetched last is asked for most.
-        packs = [self._pack(record) for record in reversed(records)]
+        with self._lock:
+            packs = [self._pack(record) for record in reversed(records)]
         return Objects(self.namespace, packs, self.source, _cache, _LIMITS)
 
     def refs(self, manifest: Manifest) -> RefsReader:
@@ -170,13 +181,12 @@ class _Repository:
         pack = self._packs.get(record.name)
         if pack is None:
             name = layout.index(record.name)
-            size = os.fstat(_file(f"{self.source._folder}/{name}").fd).st_size
-            index = Index.parse(self.source.read(name, 0, size), verify=True)
+            data = self.source.read_whole(name)
+            index = Index.parse(data, verify=True)
             if index.pack_checksum != record.checksum or len(index) != record.objects:
                 raise BadIndex(f"{name} is the index of another pack.")
-            _files.pop(f"{self.source._folder}/{name}", None)  # read once
             pack = self._packs[record.name] = PackFile(layout.pack(record.name), record.size, index)
-            self.index_bytes += size
+            self.index_bytes += len(data)
         return pack
 
 
@@ -189,10 +199,16 @@ def _repository(store: str, owner: str, name: str, namespace: str) -> _Repositor
             raise StoreUnavailable("Only stores in a local folder can be read so far.")
         repository = _repositories[store, namespace] = _Repository(namespace, LocalSource(folder.parent.parent))
     _repositories.move_to_end((store, namespace))
+    return repository
+
+
+def _drop() -> None:
+    """Forget what was used least, beyond the bounds; but never the last one."""
+    while len(_views) > _VIEWS:
+        _views.popitem(last=False)
     used = sum(each.index_bytes for each in _repositories.values())
     while len(_repositories) > 1 and (len(_repositories) > _REPOSITORIES or used > _INDEX_BYTES):
         _, dropped = _repositories.popitem(last=False)
         used -= dropped.index_bytes
         for key in [key for key in _views if key[1] == dropped.namespace]:
             del _views[key]
-    return repository
