@@ -7,6 +7,7 @@ the same call can be made again once they are. Whatever is returned has been has
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -68,16 +69,17 @@ class ObjectCache:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.bytes = 0
-        self._items: dict[tuple[str, int], tuple[int, bytes, bytes | None]] = {}
+        # Not a dict: finding its oldest entry takes ever longer while old ones are dropped.
+        self._items: OrderedDict[tuple[str, int], tuple[int, bytes, bytes | None]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._items)
 
     def get(self, key: tuple[str, int]) -> tuple[int, bytes, bytes | None] | None:
         """(type, data, oid once it was verified) or None."""
-        item = self._items.pop(key, None)
+        item = self._items.get(key)
         if item is not None:
-            self._items[key] = item
+            self._items.move_to_end(key)
         return item
 
     def put(self, key: tuple[str, int], item: tuple[int, bytes, bytes | None]) -> None:
@@ -91,7 +93,7 @@ class ObjectCache:
         items[key] = item
         self.bytes += cost
         while self.bytes > self.max_bytes:
-            dropped = items.pop(next(iter(items)))
+            _, dropped = items.popitem(last=False)
             self.bytes -= len(dropped[1]) + _OVERHEAD
 
     def clear(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
@@ -63,7 +64,7 @@ class View:
         self.generation = generation
         self.namespace = namespace
         self._links: dict[bytes, Links] = {}
-        self._trees: dict[bytes, list[Entry]] = {}
+        self._trees: OrderedDict[bytes, list[Entry]] = OrderedDict()
         self._entries = 0
         self._found: dict[tuple[bytes, bytes], Entry] = {}
 
@@ -114,8 +115,7 @@ class View:
             self._entries += len(known) + 1
         self._trees[oid] = known
         while self._entries > _ENTRIES and len(self._trees) > 1:
-            oldest = next(iter(self._trees))
-            self._entries -= len(self._trees.pop(oldest)) + 1
+            self._entries -= len(self._trees.popitem(last=False)[1]) + 1
         return known
 
     def entry(self, tree: bytes, path: bytes) -> Entry | None:
