@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.cases import Cases
 from tests.support.generate import Repositories
+from tests.support.service import Repo, Running, bring
 from tests.support.upstream import Upstream
 
 
@@ -38,3 +39,35 @@ def upstream() -> Iterator[Callable[..., Upstream]]:
     yield start
     for server in running:
         server.close()
+
+
+class Served:
+    """The service of a test session. `served.repo(name)` is a generated repository, `served.case(name)` one of a case."""
+
+    def __init__(self, running: Running, repositories: Repositories, cases: Cases) -> None:
+        self.running = running
+        self._repositories = repositories
+        self._cases = cases
+        self._brought: set[str] = set()
+
+    def bring(self, name: str, path: Path) -> Repo:
+        """The repository at `path`, ingested once."""
+        if name not in self._brought:
+            bring(self.running.store, name, path)
+            self._brought.add(name)
+        return self.running.repo(name)
+
+    def repo(self, name: str) -> Repo:
+        return self.bring(name, self._repositories[name])
+
+    def case(self, name: str, repository: str | None = None) -> Repo:
+        case = self._cases[name]
+        return self.bring(repository or name, case.repos[repository] if repository else case.path)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory, repositories: Repositories, cases: Cases) -> Iterator[Served]:
+    """A running service for reads; every repository is ingested when it is first asked for."""
+    running = Running(tmp_path_factory.mktemp("served") / "store")
+    yield Served(running, repositories, cases)
+    running.stop()
