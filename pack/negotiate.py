@@ -64,6 +64,11 @@ class Negotiation:
         self._wait_for_done = version == 2 and capabilities.offers(b"fetch", b"wait-for-done")
         self._can_wait = version == 2 or b"multi_ack_detailed" in capabilities
 
+    @property
+    def common(self) -> list[bytes]:
+        """The haves that the server acknowledged."""
+        return list(self._common)
+
     def next(self) -> FetchRequest:
         """The request of the next round."""
         self._rounds += 1

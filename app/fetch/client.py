@@ -149,7 +149,7 @@ class Upstream:
             reader = FetchReader(version, capabilities, request, self._on_progress)
             body = fetch_request(version, capabilities, self._agent.encode(), request)
             async with self._post(body, "identity") as answer:
-                stream = PackStream(reader, answer, filtered=negotiation.filtered)
+                stream = PackStream(reader, answer, negotiation)
                 if await stream.begins():
                     yield stream
                     return
@@ -180,11 +180,13 @@ class Upstream:
     @asynccontextmanager
     async def _post(self, body: bytes, encoding: str) -> AsyncIterator[Answer]:
         headers = {
-            "Git-Protocol": "version=2",
             "Accept-Encoding": encoding,
             "Content-Type": _REQUEST,
             "Accept": _RESULT,
         }
+        if self._advertised is not None and self._advertised.version:
+            # The version that was settled on, not the one that was hoped for: another node of the server may know more.
+            headers["Git-Protocol"] = f"version={self._advertised.version}"
         url = redirects.upload_pack(self._base)
         async with self._send("POST", url, headers, body) as answer:
             if answer.status in redirects.STATUSES:
@@ -268,13 +270,14 @@ class PackStream:
     `common` which haves it acknowledged, `received` how many bytes of the pack have come.
     """
 
-    def __init__(self, reader: FetchReader, answer: Answer, *, filtered: bool) -> None:
+    def __init__(self, reader: FetchReader, answer: Answer, negotiation: Negotiation) -> None:
         self._reader = reader
         self._answer = answer
         self._ready: list[bytes] = []
         self._before = 0
         self._ended = False
-        self.filtered = filtered
+        self._common = negotiation.common
+        self.filtered = negotiation.filtered
         self.received = 0
 
     @property
@@ -287,7 +290,7 @@ class PackStream:
 
     @property
     def common(self) -> list[bytes]:
-        return self._reader.common
+        return list(dict.fromkeys([*self._common, *self._reader.common]))
 
     async def begins(self) -> bool:
         """Read up to the pack; False for an answer without one."""

@@ -12,6 +12,7 @@ import pytest
 
 from app.fetch import Retries, Timeouts
 from app.fetch.client import agent
+from pack.advertisement import Capabilities
 from pack.errors import (
     UnsupportedUpstream,
     UpstreamError,
@@ -123,6 +124,7 @@ async def test_requests_as_they_go_out(cases: Cases, upstream: Start) -> None:
     assert get.line == "GET /h11.git/info/refs?service=git-upload-pack"
     assert ls_refs.line == fetch.line == "POST /h11.git/git-upload-pack"
     for request in server.requests:
+        assert request.headers["host"] == f"127.0.0.1:{server.port}"
         assert request.headers["git-protocol"] == "version=2"
         assert request.headers["user-agent"] == agent()
         assert "authorization" not in request.headers
@@ -136,6 +138,14 @@ async def test_requests_as_they_go_out(cases: Cases, upstream: Start) -> None:
     assert b"thin-pack" not in fetch.body
     assert b"ofs-delta" in fetch.body
     assert fetch.body.endswith(line(b"done") + FLUSH)
+
+
+async def test_the_settled_version_is_kept(cases: Cases, upstream: Start) -> None:
+    for options, said in (({"v0": True}, None), ({"version": "version=1"}, "version=1")):
+        server = upstream(cases["h11"].root, **options)
+        await clone(server.repo("h11"))
+        assert server.requests[0].headers["git-protocol"] == "version=2"
+        assert server.requests[1].headers.get("git-protocol") == said
 
 
 async def test_prefixes_are_asked_for(cases: Cases, upstream: Start) -> None:
@@ -207,14 +217,15 @@ async def test_a_shallow_upstream_says_so(repositories: Repositories, upstream: 
 # Increments
 
 
-def history(path: Path, commits: int) -> tuple[Path, list[str]]:
-    """A line of commits; their oids, the root first."""
+def history(path: Path, shared: int, own: int = 0) -> tuple[Path, list[str]]:
+    """A line of commits, the same in every repository for the first `shared` of them; their oids, the root first."""
     repo = init(path)
     script = Script()
     mark = 0
     marks = []
-    for number in range(commits):
-        mark = script.commit({b"f": b"%d\n" % number}, [mark] if mark else [])
+    for number in range(shared + own):
+        data = b"%d\n" % number if number < shared else b"own %d\n" % number
+        mark = script.commit({b"f": data}, [mark] if mark else [])
         marks.append(mark)
     found = script.run(repo)
     return repo, [found[mark] for mark in marks]
@@ -225,69 +236,93 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return history(tmp_path_factory.mktemp("long") / "long.git", 3000)
 
 
-@pytest.mark.parametrize("v0", [False, True])
+def commits_in(repo: Path) -> list[str]:
+    rows = (
+        git(repo, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").decode().split("\n")
+    )
+    return sorted(row[7:] for row in rows if row.startswith("commit "))
+
+
+@pytest.fixture(params=["wait-for-done", "ready", "v0 no-done", "v0 done", "v0 plain"])
+def rounds(
+    request: pytest.FixtureRequest, long: tuple[Path, list[str]], upstream: Start, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, Upstream]:
+    """A server in one of the ways to negotiate: what it offers beyond that is hidden from the client."""
+    hidden = {
+        "ready": [b"wait-for-done"],
+        "v0 done": [b"no-done"],
+        "v0 plain": [b"multi_ack", b"multi_ack_detailed", b"no-done"],
+    }.get(request.param, [])
+    offers, contains = Capabilities.offers, Capabilities.__contains__
+    monkeypatch.setattr(Capabilities, "offers", lambda self, c, f: f not in hidden and offers(self, c, f))
+    monkeypatch.setattr(Capabilities, "__contains__", lambda self, key: key not in hidden and contains(self, key))
+    return request.param, upstream(long[0].parent, v0=request.param.startswith("v0"))
+
+
 async def test_an_increment_in_one_round(
-    long: tuple[Path, list[str]], upstream: Start, tmp_path: Path, v0: bool
+    long: tuple[Path, list[str]], rounds: tuple[str, Upstream], tmp_path: Path
 ) -> None:
-    repo, commits = long
-    server = upstream(repo.parent, v0=v0)
+    commits, server = long[1], rounds[1]
     async with connect(server.repo("long")) as up:
         await up.list_refs()
         before = len(server.requests)
         async with up.fetch(oids(commits[-1:]), oids(commits[2000:2001])) as chunks:
             pack = await drain(chunks)
     assert len(server.requests) == before + 1
-    copy = unpack(tmp_path / "copy.git", pack)
-    got = git(copy, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").decode().split("\n")
-    assert sorted(row[7:] for row in got if row.startswith("commit ")) == sorted(commits[2001:])
+    assert commits_in(unpack(tmp_path / "copy.git", pack)) == sorted(commits[2001:])
 
 
-@pytest.mark.parametrize("v0", [False, True])
+async def test_nothing_new(long: tuple[Path, list[str]], rounds: tuple[str, Upstream], tmp_path: Path) -> None:
+    commits, server = long[1], rounds[1]
+    async with connect(server.repo("long")) as up, up.fetch(oids(commits[-1:]), oids(commits[-1:])) as chunks:
+        pack = await drain(chunks)
+    assert pack[:12] == b"PACK" + bytes([0, 0, 0, 2, 0, 0, 0, 0])
+
+
 async def test_an_increment_in_many_rounds(
-    long: tuple[Path, list[str]], upstream: Start, tmp_path: Path, v0: bool
+    long: tuple[Path, list[str]], rounds: tuple[str, Upstream], tmp_path: Path
 ) -> None:
     """The client has a branch of its own, longer than a batch, that leaves the server's history at commit 2500."""
-    repo, commits = long
-    mine, own = history(tmp_path / "mine.git", 1500)
+    commits, (manner, server) = long[1], rounds
+    mine, own = history(tmp_path / "mine.git", 2500, 1500)
+    assert own[:2500] == commits[:2500]
     told: list[bytes] = []
-    server = upstream(repo.parent, v0=v0)
-    haves = oids([*own[::-1], *commits[2500::-1]])
     async with connect(server.repo("long")) as up:
         await up.list_refs()
         before = len(server.requests)
-        async with up.fetch(oids(commits[-1:]), iter(haves), on_common=told.append) as chunks:
+        async with up.fetch(oids(commits[-1:]), iter(oids(own[::-1])), on_common=told.append) as chunks:
             pack = await drain(chunks)
-    # The root commits are alike, so are the trees and dates: the two histories are one up to commit 1499.
-    assert own == commits[:1500]
-    assert len(server.requests) - before >= 1
-    git(
-        mine,
-        "index-pack",
-        "--stdin",
-        stdin=git(repo, "pack-objects", "--revs", "--stdout", "-q", stdin=commits[2500].encode()),
-    )
+            asked = len(server.requests) - before
+            common = chunks.common
+    if manner == "v0 plain":  # one round, in which nothing common came up
+        assert (asked, common) == (1, [])
+        assert commits_in(unpack(tmp_path / "copy.git", pack)) == sorted(commits)
+        return
+    assert 3 <= asked <= 6
+    assert commits[2499] in [oid.hex() for oid in common]
+    assert set(told) <= set(common)
+    assert commits_in(unpack(tmp_path / "copy.git", pack)) == sorted(commits[2500:])
     unpack(mine, pack)
-    git(mine, "update-ref", "refs/heads/main", commits[-1])
+    git(mine, "update-ref", "refs/heads/theirs", commits[-1])
     git(mine, "fsck", "--connectivity-only")
 
 
-@pytest.mark.parametrize("v0", [False, True])
 async def test_rounds_with_a_server_that_knows_little(
-    long: tuple[Path, list[str]], upstream: Start, tmp_path: Path, v0: bool
+    long: tuple[Path, list[str]], rounds: tuple[str, Upstream], tmp_path: Path
 ) -> None:
-    repo, commits = long
+    commits, (manner, server) = long[1], rounds
     strangers = [number.to_bytes(20, "big") for number in range(1, 3001)]
-    server = upstream(repo.parent, v0=v0)
     async with connect(server.repo("long")) as up:
         await up.list_refs()
         before = len(server.requests)
-        async with up.fetch(oids(commits[-1:]), iter([*strangers, *oids(commits[2990:2989:-1])])) as chunks:
+        async with up.fetch(oids(commits[-1:]), iter([*strangers, *oids(commits[2990:2991])])) as chunks:
             pack = await drain(chunks)
-            assert chunks.common in ([], oids(commits[2990:2991]))
+            if manner == "v0 plain":
+                assert chunks.common == []
+                return
+            assert chunks.common == oids(commits[2990:2991])
         assert len(server.requests) - before > 2
-    copy = unpack(tmp_path / "copy.git", pack)
-    kinds = git(copy, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)").split()
-    assert kinds.count(b"commit") == 9
+    assert commits_in(unpack(tmp_path / "copy.git", pack)) == sorted(commits[2991:])
 
 
 # What goes wrong

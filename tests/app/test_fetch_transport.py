@@ -237,6 +237,6 @@ async def test_what_is_not_http(said: bytes) -> None:
 
         thread = threading.Thread(target=speak)
         thread.start()
-        with pytest.raises((UpstreamProtocol, UpstreamUnreachable), match="not proper HTTP|without an answer"):
+        with pytest.raises((UpstreamProtocol, UpstreamUnreachable), match=r"not proper HTTP|without an answer"):
             await get(Transport(LOOPBACK, QUICK), f"http://127.0.0.1:{listener.getsockname()[1]}/x")
         thread.join()
