@@ -13,7 +13,6 @@ import logging
 import os
 import pickle
 import select
-import signal
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -31,6 +30,7 @@ from app.ingest import Outcome, ingest
 from app.progress import Meter
 from app.settings import Settings
 from app.source import HttpSource, Source, local
+from app.worker import lower
 from pack.errors import Cancelled, PackhouseError, RepoNotFound, UnsupportedUpstream
 from storage import generations
 from storage.backend import Backend
@@ -159,10 +159,7 @@ async def _main(order: Order, parent: _Parent) -> None:
 
 def main(connection: Any, order: Order) -> None:
     """Entry of the process; `connection` is its end of a socket pair."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with contextlib.suppress(OSError):
-        os.nice(order.settings.nice)
+    lower(order.settings.nice)
     sock = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()
     with sock:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import pickle
-import socket
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -23,7 +21,7 @@ from app import ingestion, problems
 from app.ingest import Outcome
 from app.ingestion import LENGTH, Order
 from app.settings import Settings
-from app.workers import processes
+from app.workers import launch
 from pack.errors import Cancelled, Overloaded, PackhouseError, WorkerLost
 from storage.backend import Backend
 from storage.operations import CANCELLED, FAILED, QUEUED, SUCCEEDED, Operation, Operations, Progress
@@ -241,7 +239,7 @@ class Jobs:
         operation = job.operation
         job.update(await self.operations.progress(operation.id, now=True))
         order = Order(self.settings, operation.owner, operation.name, operation.id, job.allow)
-        sock, process = await asyncio.to_thread(_launch, order)
+        sock, process = await asyncio.to_thread(launch, ingestion.main, order)
         reader, writer = await asyncio.open_unix_connection(sock=sock)
         beat = asyncio.ensure_future(self._beat(job, writer, process))
         try:
@@ -308,18 +306,6 @@ def _shown(operation: Operation) -> tuple[object, ...]:
 
 def _ended(operation: Operation, state: str, generation: int | None, error: dict[str, Any] | None) -> Operation:
     return replace(operation, state=state, generation=generation, error=error, finished=time.time())
-
-
-def _launch(order: Order) -> tuple[socket.socket, ForkServerProcess]:
-    context = processes()
-    ours, theirs = context.Pipe()
-    process = context.Process(target=ingestion.main, args=(theirs, order), daemon=True)
-    process.start()
-    theirs.close()
-    sock = socket.socket(fileno=os.dup(ours.fileno()))
-    ours.close()
-    sock.setblocking(False)
-    return sock, process
 
 
 def _reap(process: ForkServerProcess) -> None:

@@ -28,6 +28,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,22 @@ PR_SET_PDEATHSIG = 1
 
 
 def lower(nice: int) -> None:
-    """Become a background process that ends with its parent and leaves Ctrl-C to it."""
+    """Become a background process that leaves Ctrl-C to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with contextlib.suppress(OSError):
         os.nice(nice)
+    # The server that forked us ends with the service, unless its children hold this descriptor open.
+    server = getattr(forkserver, "_forkserver", None)
+    lifeline = getattr(server, "_forkserver_alive_fd", None)
+    if isinstance(lifeline, int):
+        with contextlib.suppress(OSError):
+            os.close(lifeline)
+        server._forkserver_alive_fd = None  # type: ignore[union-attr]
+
+
+def follow() -> None:
+    """End at once when the server that forked us does, that is with the service, whatever we are doing then."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -250,6 +262,7 @@ class Worker:
 def main(connection: Any, nice: int, max_bytes: int) -> None:
     """Entry of the process: `connection` is its end of a socket pair (multiprocessing's own, for passing it)."""
     lower(nice)
+    follow()
     sock = socket.socket(fileno=os.dup(connection.fileno()))
     connection.close()
     sock.setblocking(True)

@@ -24,9 +24,12 @@ import multiprocessing
 import os
 import pickle
 import socket
+import sys
+import threading
+import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerProcess
 from typing import Any, Self, cast
 
 from app import worker as inside
@@ -40,11 +43,31 @@ MAX_STREAMS = 64
 """Suspended generators that one worker may hold."""
 
 
-def processes() -> ForkServerContext:
-    """How every process of ours begins: forked from a small server that has imported the code already."""
+_launching = threading.Lock()
+
+
+def launch(main: Callable[..., None], *arguments: Any) -> tuple[socket.socket, ForkServerProcess]:
+    """Start a process that calls `main(connection, *arguments)`; our end of the connection, and the process.
+
+    Every process of ours begins here: forked from a small server that has imported the code already. Blocking.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
-    return context
+    ours, theirs = context.Pipe()
+    process = context.Process(target=main, args=(theirs, *arguments), daemon=True)
+    with _launching:
+        # The new process would run our main script once more, to find what may be defined there; nothing of ours is.
+        script = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            process.start()
+        finally:
+            sys.modules["__main__"] = script
+    theirs.close()
+    sock = socket.socket(fileno=os.dup(ours.fileno()))
+    ours.close()
+    sock.setblocking(False)
+    return sock, process
 
 
 class _Request:
@@ -226,6 +249,7 @@ class Pool:
         self._starting = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._open = False
+        self._closing = asyncio.Event()
         self.restarts = 0
 
     async def start(self) -> None:
@@ -238,8 +262,7 @@ class Pool:
         self._open = False
         while self._waiting.count:
             self._waiting.take().settle(WorkerLost("the service is stopping"))
-        for task in list(self._tasks):
-            task.cancel()
+        self._closing.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         ending = [*self.workers, *self._leaving]
         for worker in ending:
@@ -396,9 +419,10 @@ class Pool:
         self._starting += 1
         try:
             worker = _Worker(self)
-            ours, worker.process = await asyncio.to_thread(_launch, self.nice, self.max_bytes)
+            ours, worker.process = await asyncio.to_thread(launch, inside.main, self.nice, self.max_bytes)
             if not self._open:
                 ours.close()
+                await asyncio.to_thread(_reap, worker.process)
                 return
             await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
             self.workers.append(worker)
@@ -422,7 +446,9 @@ class Pool:
             except (OSError, EOFError):
                 log.exception("a worker could not be started")
                 delay = min(5.0, delay * 2 or 0.1)
-                await asyncio.sleep(delay)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(delay):
+                        await self._closing.wait()
 
     def _retire(self, worker: _Worker) -> None:
         """Take a worker that has grown too large out of service; it ends after what it still holds."""
@@ -437,7 +463,7 @@ class Pool:
             self.workers.remove(worker)
         self._leaving.discard(worker)
         if worker.process is not None:
-            if worker.requests and worker.reason is None:
+            if worker.requests and worker.reason is None and self._open:
                 log.error("a worker died: process %s", worker.process.pid)
             reaping = asyncio.get_running_loop().run_in_executor(None, _reap, worker.process)
             reaping.add_done_callback(lambda _: worker.gone.set())
@@ -446,18 +472,6 @@ class Pool:
             request.settle(error)
         worker.requests.clear()
         self._replace()
-
-
-def _launch(nice: int, max_bytes: int) -> tuple[socket.socket, ForkServerProcess]:
-    context = processes()
-    ours, theirs = context.Pipe()
-    process = context.Process(target=inside.main, args=(theirs, nice, max_bytes), daemon=True)
-    process.start()
-    theirs.close()
-    sock = socket.socket(fileno=os.dup(ours.fileno()))
-    ours.close()
-    sock.setblocking(False)
-    return sock, process
 
 
 def _reap(process: ForkServerProcess) -> None:

@@ -79,7 +79,8 @@ def counted(path: str, count: int, size: int) -> Iterator[bytes]:
     try:
         for _ in range(count):
             made += 1
-            Path(path).write_text(str(made))
+            Path(path + ".new").write_text(str(made))
+            Path(path + ".new").replace(path)
             yield bytes(size)
     finally:
         Path(path + ".closed").write_text(str(made))
@@ -101,3 +102,9 @@ def dies(after: int) -> Iterator[bytes]:
     for _ in range(after):
         yield b"x" * 1000
     os._exit(9)
+
+
+def need() -> None:
+    from pack.reader import Need
+
+    raise Need([("pack-1.pack", 5, 7)])
