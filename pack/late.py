@@ -209,8 +209,11 @@ class LateDeltas:
     def _settle_tree(self, root: int) -> None:
         """All that waits for `root`, and for what that makes, and so on."""
         stack = array("I", [root])
+        hand: Base | None = None
         while stack:
-            base = self._fetch(stack.pop())
+            base = hand if hand is not None and hand[0] == stack[-1] else self._fetch(stack[-1])
+            hand = None
+            stack.pop()
             for row in self._take(base[0]):
                 offset = self._columns.offsets[row]
                 try:
@@ -222,8 +225,10 @@ class LateDeltas:
                 if self._on_object is not None:
                     self._on_object(kind, oid, offset, data)
                 if self._awaited(row):
+                    # The last of them is next: it goes from hand to hand, for it may be too large to be remembered.
                     self._cache.put(offset, made)
                     stack.append(row)
+                    hand = made
 
     def _make(self, row: int, base: Base, oid: bytes | None = None) -> Base:
         """The object of a delta's row, with its base at hand; hashed unless its oid is known."""

@@ -29,7 +29,7 @@ class Limits:
     delta_depth: int | None = 4_095
     objects: int | None = 10_000_000
     pack_bytes: int | None = 64 << 30
-    resolved_bytes: int | None = 4 << 40
+    resolved_bytes: int | None = 1 << 40
 
 
 UNLIMITED = 1 << 63

@@ -145,17 +145,14 @@ class StreamParser:
             self._offset += at
             self._checksum = self._hash.digest()
             data, state = data[at:], _TRAILER
-        if len(data) > 20 or (state == _END and chunk):
+        if state == _TRAILER and len(data) >= 20 and data[:20] != self._checksum:
+            raise PackChecksumMismatch(
+                f"the pack's bytes hash to {self._checksum.hex()}, its trailer says {data[:20].hex()}",
+                offset=self._offset,
+            )
+        if len(data) > 20:
             raise PackError("the pack goes on after its trailer", offset=self._offset + 20)
-        self._rest, self._state = data, state
-        if len(data) == 20:
-            self._state = _REFUSED
-            if data != self._checksum:
-                raise PackChecksumMismatch(
-                    f"the pack's bytes hash to {self._checksum.hex()}, its trailer says {data.hex()}",
-                    offset=self._offset,
-                )
-            self._state = _END
+        self._rest, self._state = data, _END if len(data) == 20 else _TRAILER
 
     def finish(self) -> PackResult:
         """Settles the deltas that wait, and gives the columns of the whole pack."""

@@ -90,7 +90,7 @@ class Feeder:
         self.parser = StreamParser(read_back=self.read_back, on_object=self.on_object, **options)
 
     def read_back(self, offset: int, length: int) -> bytes:
-        assert 0 <= offset
+        assert offset >= 0
         assert offset + length <= len(self.spool), "read beyond what was fed"
         return bytes(self.spool[offset : offset + length])
 

@@ -15,14 +15,11 @@ from tests.support.git import git, init
 def test_git_takes_it(tmp_path: Path) -> None:
     blob = b"hello\n" * 1000
     tree = b"100644 f\0" + hash_object(BLOB, blob)
-    commit = (
-        b"tree %s\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nx\n" % hash_object(TREE, tree).hex().encode()
-    )
+    who = b"A <a@b> 1 +0000\n"
+    commit = b"tree %s\nauthor %scommitter %s\nx\n" % (hash_object(TREE, tree).hex().encode(), who, who)
+    objects = [(BLOB, blob), (TREE, tree), (COMMIT, commit), (BLOB, b"")]
     writer = PackWriter()
-    pieces = [
-        writer.header(4),
-        *(writer.entry(*o) for o in ((BLOB, blob), (TREE, tree), (COMMIT, commit), (BLOB, b""))),
-    ]
+    pieces = [writer.header(4), *(writer.entry(kind, body) for kind, body in objects)]
     assert writer.offset == sum(map(len, pieces))
     data = b"".join(pieces) + writer.trailer()
     repo = init(tmp_path / "r.git")
@@ -30,7 +27,7 @@ def test_git_takes_it(tmp_path: Path) -> None:
     assert git(repo, "cat-file", "blob", f"{hash_object(COMMIT, commit).hex()}:f") == blob
     result, seen = parse(data)
     assert result.count == 4
-    assert [(kind, body) for kind, _, _, body in seen] == [(BLOB, blob), (TREE, tree), (COMMIT, commit), (BLOB, b"")]
+    assert [(kind, body) for kind, _, _, body in seen] == objects
 
 
 def test_the_count_is_kept() -> None:
