@@ -1,16 +1,21 @@
-"""What every request passes before it is routed."""
+"""The layers around the router: who may ask at all, what an exception becomes, and how a handler is called."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Match, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import problems
 from pack.errors import NotAllowed
 
 if TYPE_CHECKING:
+    from app.endpoints import Handler
     from app.service import Service
 
 
@@ -20,28 +25,80 @@ class HostGuard:
     A web page whose name was pointed at loopback could otherwise read and write as the person at this machine.
     """
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(self, app: ASGIApp, tokens: bool) -> None:
         self._app = app
-        self._open = service.tokens.required
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._open and not _local(_host(scope)):
+        if scope["type"] == "http" and not self._tokens and not _local(_host(scope)):
             refusal = NotAllowed("a service without tokens answers only requests to localhost")
             await problems.respond(refusal)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
 
-def _host(scope: Scope) -> str:
+class Problems:
+    """Turns what handlers raise into problem documents; what comes after the first byte breaks the connection."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        # Starlette's router raises its 404 and 405 instead of answering them where an application is named.
+        scope["app"] = scope.get("app", self)
+        try:
+            await self._router(scope, receive, watched)
+        except Exception as error:
+            if started:
+                raise
+            if isinstance(error, HTTPException) and error.status_code == 405:
+                error = HTTPException(405, error.detail, {"Allow": ", ".join(_methods(self._router.routes, scope))})
+            await problems.handle(scope, error)(scope, receive, send)
+
+
+class Handled:
+    """One endpoint's handler as an ASGI application, without the layers that a plain function is wrapped in."""
+
+    def __init__(self, service: Service, handler: Handler) -> None:
+        self._service = service
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._handler(self._service, Request(scope, receive, send))
+        await response(scope, receive, send)
+
+
+def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
+    """Every method that some route has at the request's path."""
+    methods: set[str] = set()
+    for route in routes:
+        if route.matches(scope)[0] is not Match.NONE:
+            methods |= getattr(route, "methods", None) or set()
+    return sorted(methods)
+
+
+def _host(scope: Scope) -> bytes:
     for name, value in scope["headers"]:
         if name == b"host":
-            return str(value.decode("latin-1"))
-    return ""
+            return bytes(value)
+    return b""
 
 
-def _local(host: str) -> bool:
-    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-    name = name.strip("[]").lower()
+@lru_cache(maxsize=256)
+def _local(host: bytes) -> bool:
+    text = host.decode("latin-1").lower()
+    name, colon, port = text.rpartition(":")
+    name = (name if colon and port.isdigit() else text).strip("[]")
     if name in ("localhost", "") or name.endswith(".localhost"):
         return True
     try:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import orjson
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from pack.errors import PackhouseError
 
@@ -71,10 +71,10 @@ def respond(error: BaseException) -> Response:
     return Response(orjson.dumps(document, default=str), document["status"], headers, MEDIA_TYPE)
 
 
-async def handle(request: Request, error: Exception) -> Response:
-    """The one exception handler of the application."""
+def handle(scope: Scope, error: Exception) -> Response:
+    """The response to what a request's handler raised; what is a fault of ours is logged."""
     if not isinstance(error, PackhouseError | HTTPException):
-        log.exception("%s %s failed", request.method, request.url.path, exc_info=error)
+        log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
     elif isinstance(error, PackhouseError) and error.status >= 500:
-        log.warning("%s %s: %s: %s", request.method, request.url.path, error.code, error.detail)
+        log.warning("%s %s: %s: %s", scope["method"], scope["path"], error.code, error.detail)
     return respond(error)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import Route
 
-from app import __version__, openapi, problems
+from app import __version__, openapi
 from app.answers import Reads
 from app.endpoints import Endpoint
-from app.guards import HostGuard
+from app.guards import Handled, HostGuard, Problems
 from app.jobs import Jobs
 from app.registry import Registry
 from app.routes import health, operations, reads, repos
 from app.settings import Settings, load
 from app.tokens import Tokens
 from app.workers import Pool
-from pack.errors import PackhouseError
 from storage import views
 from storage.open import open_backend, prepare
 from storage.repository import ReadSettings, Repositories
@@ -83,19 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         finally:
             await service.close()
 
-    app = FastAPI(
-        title="packhouse",
-        version=__version__,
-        lifespan=lifespan,
-        redirect_slashes=False,
-        redoc_url=None,
-        exception_handlers={
-            PackhouseError: problems.handle,
-            HTTPException: problems.handle,
-            RequestValidationError: problems.handle,
-            Exception: problems.handle,
-        },
-    )
+    app = FastAPI(title="packhouse", version=__version__, lifespan=lifespan, redirect_slashes=False, redoc_url=None)
     app.state.service = service
     document: dict[str, Any] = {}
 
@@ -106,30 +89,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     app.openapi = schema  # type: ignore[method-assign]
     for endpoint in ENDPOINTS:
-        # Plain routes: the table has declared and the handler reads the parameters, so FastAPI need not do it again.
+        # The table has declared the parameters and the handler reads them, so FastAPI need not do it again.
         methods = [endpoint.method, "HEAD"] if endpoint.head else [endpoint.method]
-        app.router.routes.append(_route(service, endpoint, methods))
-    app.add_middleware(HostGuard, service=service)
+        route = Route(endpoint.path, Handled(service, endpoint.handler), methods=methods, name=endpoint.id)
+        if "HEAD" not in methods and route.methods is not None:
+            # Starlette adds HEAD to GET by itself; here it has a row of its own or none.
+            route.methods.discard("HEAD")
+        app.router.routes.append(route)
+    # The stack that FastAPI would build costs as much as a point read; this one does what is needed of it.
+    app.middleware_stack = HostGuard(Problems(app.router), service.tokens.required)
     return app
-
-
-def _route(service: Service, endpoint: Endpoint, methods: list[str]) -> Route:
-    handler: Callable[[Service, Request], Awaitable[Response]] = endpoint.handler
-
-    async def run(request: Request) -> Response:
-        return await handler(service, request)
-
-    route = Route(endpoint.path, run, methods=methods, name=endpoint.id)
-    if "HEAD" not in methods and route.methods is not None:
-        # Starlette adds HEAD to GET by itself; here it has a row of its own or none.
-        route.methods.discard("HEAD")
-    return route
-
-
-def allowed_methods(app: FastAPI, scope: dict[str, Any]) -> list[str]:
-    """Every method that some route has at the request's path."""
-    methods: set[str] = set()
-    for route in app.router.routes:
-        if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
-            methods |= route.methods or set()
-    return sorted(methods)
