@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MINIMUM: Final = 50
 DEFAULT_LIMIT: Final = 1000
-DEFAULT_BUDGET: Final = 256 << 20
+DEFAULT_BUDGET: Final = 64 << 20  # an estimate: chunks take about seven times the content
 
 _CANDIDATES: Final = 4  # sources that a destination keeps
 _IDENTICAL: Final = 100  # sources of one oid that are looked at for one destination

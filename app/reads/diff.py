@@ -12,7 +12,7 @@ null then, and missing in the summary.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import orjson
 
@@ -64,23 +64,39 @@ class _Summary(NamedTuple):
 _T = TypeVar("_T")
 
 
-class _Recent(dict[tuple[object, ...], _T]):
-    """The last few results, for the pages of one list and for asking again. Keys begin with the repository."""
+class _Recent(Generic[_T]):
+    """The last results, for the pages of one list and for asking again, up to a total weight. Keys begin with the
+    repository."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self._size = size
+    def __init__(self, weight: int) -> None:
+        self._most = weight
+        self._weight = 0
+        self._kept: dict[tuple[object, ...], tuple[_T, int]] = {}
 
-    def remember(self, key: tuple[object, ...], value: _T) -> _T:
-        self.pop(key, None)
-        self[key] = value
-        while len(self) > self._size:
-            del self[next(iter(self))]
+    def get(self, key: tuple[object, ...]) -> _T | None:
+        found = self._kept.get(key)
+        return found[0] if found is not None else None
+
+    def remember(self, key: tuple[object, ...], value: _T, weight: int) -> _T:
+        self._forget(key)
+        self._kept[key] = (value, weight)
+        self._weight += weight
+        while self._weight > self._most and len(self._kept) > 1:
+            self._forget(next(iter(self._kept)))
         return value
 
+    def _forget(self, key: tuple[object, ...]) -> None:
+        _, weight = self._kept.pop(key, (None, 0))
+        self._weight -= weight
 
-_plans: _Recent[_Plan] = _Recent(16)
-_summaries: _Recent[_Summary] = _Recent(256)
+    def clear(self) -> None:
+        self._kept.clear()
+        self._weight = 0
+
+
+# Weighed by changed files, and by files that were not compared.
+_plans: _Recent[_Plan] = _Recent(100_000)
+_summaries: _Recent[_Summary] = _Recent(20_000)
 
 
 def pin(view: View, params: Params) -> dict[str, Any]:
@@ -234,11 +250,13 @@ def _plan(view: View, params: Params, pin: dict[str, Any], tally: Tally) -> _Pla
     if known is not None:
         return known
     skipped: list[tuple[bytes, str]] = []
+    # Counted anew, so that a plan made again for the same answer comes out the same.
+    budget = Tally(tally.max_visits)
     cut = False
 
     def visit(count: int) -> bool:
         nonlocal cut
-        cut = not tally.visit(count)
+        cut = not budget.visit(count)
         return not cut
 
     def skip(path: bytes, reason: str) -> None:
@@ -250,7 +268,8 @@ def _plan(view: View, params: Params, pin: dict[str, Any], tally: Tally) -> _Pla
     if params["renames"]:
         # A file that cannot be read is admitted when its content is.
         changes, limited = detect(view, changes, params["renames"], missing=lambda path, reason: None)
-    return _plans.remember(key, _Plan(changes, skipped, limited, cut))
+    tally.visits += budget.visits
+    return _plans.remember(key, _Plan(changes, skipped, limited, cut), len(changes) + 100)
 
 
 def _summary(view: View, params: Params, pin: dict[str, Any], plan: _Plan) -> _Summary:
@@ -266,7 +285,7 @@ def _summary(view: View, params: Params, pin: dict[str, Any], plan: _Plan) -> _S
         else:
             additions += found.additions or 0
             deletions += found.deletions or 0
-    return _summaries.remember(key, _Summary(additions, deletions, problems))
+    return _summaries.remember(key, _Summary(additions, deletions, problems), len(problems) + 50)
 
 
 def _key(view: View, params: Params, pin: dict[str, Any]) -> tuple[object, ...]:

@@ -80,12 +80,12 @@ def hunk_text(hunk: dict[str, Any]) -> bytes:
         for side in ("old", "new")
     ]
     heading = raw(hunk, "heading")
-    out = f"@@ -{sides[0]} +{sides[1]} @@".encode() + (b" " + heading if heading else b"") + b"\n"
+    out = [f"@@ -{sides[0]} +{sides[1]} @@".encode() + (b" " + heading if heading else b"") + b"\n"]
     for line in hunk["lines"]:
-        out += line["op"].encode() + raw(line, "text") + b"\n"
+        out.append(line["op"].encode() + raw(line, "text") + b"\n")
         if line.get("no_newline"):
-            out += b"\\ No newline at end of file\n"
-    return out
+            out.append(b"\\ No newline at end of file\n")
+    return b"".join(out)
 
 
 def gits(
