@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import pickle
 import select
 import socket
@@ -27,10 +26,10 @@ from app.fetch.credentials import Credential, Vault
 from app.fetch.guard import Policy
 from app.fetch.timeouts import Timeouts
 from app.ingest import Outcome, ingest
+from app.processes import lower
 from app.progress import Meter
 from app.settings import Settings
 from app.source import HttpSource, Source, local
-from app.worker import lower
 from pack.errors import Cancelled, PackhouseError, RepoNotFound, UnsupportedUpstream
 from storage import generations
 from storage.backend import Backend
@@ -157,13 +156,10 @@ async def _main(order: Order, parent: _Parent) -> None:
         await backend.close()
 
 
-def main(connection: Any, order: Order) -> None:
-    """Entry of the process; `connection` is its end of a socket pair."""
+def main(sock: socket.socket, order: Order) -> None:
+    """Entry of the process."""
     lower(order.settings.nice)
-    sock = socket.socket(fileno=os.dup(connection.fileno()))
-    connection.close()
-    with sock:
-        _loop(_main(order, _Parent(sock)))
+    _loop(_main(order, _Parent(sock)))
 
 
 def _loop(work: Any) -> None:

@@ -14,14 +14,13 @@ import pickle
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from multiprocessing.context import ForkServerProcess
 from typing import Any
 
 from app import ingestion, problems
 from app.ingest import Outcome
 from app.ingestion import LENGTH, Order
+from app.processes import Process, launch, reap
 from app.settings import Settings
-from app.workers import launch
 from pack.errors import Cancelled, Overloaded, PackhouseError, WorkerLost
 from storage.backend import Backend
 from storage.operations import CANCELLED, FAILED, QUEUED, SUCCEEDED, Operation, Operations, Progress
@@ -264,7 +263,7 @@ class Jobs:
             beat.cancel()
             writer.close()
             await asyncio.gather(beat, return_exceptions=True)
-            await asyncio.to_thread(_reap, process)
+            await asyncio.to_thread(reap, process, GRACE)
 
     async def _note(self, job: Job, progress: Progress | None) -> None:
         try:
@@ -272,7 +271,7 @@ class Jobs:
         except PackhouseError as error:
             log.warning("the progress of %s could not be written: %s", job.operation.id, error.detail)
 
-    async def _beat(self, job: Job, writer: asyncio.StreamWriter, process: ForkServerProcess) -> None:
+    async def _beat(self, job: Job, writer: asyncio.StreamWriter, process: Process) -> None:
         """Renew the lease, and pass on that somebody wants an end."""
         beaten = time.monotonic()
         while not job.stop.is_set():
@@ -306,12 +305,3 @@ def _shown(operation: Operation) -> tuple[object, ...]:
 
 def _ended(operation: Operation, state: str, generation: int | None, error: dict[str, Any] | None) -> Operation:
     return replace(operation, state=state, generation=generation, error=error, finished=time.time())
-
-
-def _reap(process: ForkServerProcess) -> None:
-    process.join(GRACE)
-    if process.is_alive():
-        process.kill()
-        process.join(GRACE)
-    if not process.is_alive():
-        process.close()

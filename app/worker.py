@@ -14,13 +14,10 @@ counted in seconds spent inside its generator; between two items it can be cance
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
-import os
 import pickle
 import resource
 import select
-import signal
 import socket
 import struct
 import sys
@@ -28,10 +25,10 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
+from app.processes import follow, lower
 from pack.errors import DeadlineExceeded, PackhouseError
 
 FRAME = struct.Struct("<IBI")
@@ -46,29 +43,6 @@ WINDOW = 512 << 10
 JOIN_BYTES = 64 << 10
 JOIN_SECONDS = 0.005
 TURN_SECONDS = 0.02
-PR_SET_PDEATHSIG = 1
-
-
-def lower(nice: int) -> None:
-    """Become a background process that leaves Ctrl-C to its parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with contextlib.suppress(OSError):
-        os.nice(nice)
-    # The server that forked us ends with the service, unless its children hold this descriptor open.
-    server = getattr(forkserver, "_forkserver", None)
-    lifeline = getattr(server, "_forkserver_alive_fd", None)
-    if isinstance(lifeline, int):
-        with contextlib.suppress(OSError):
-            os.close(lifeline)
-        server._forkserver_alive_fd = None  # type: ignore[union-attr]
-
-
-def follow() -> None:
-    """End at once when the server that forked us does, that is with the service, whatever we are doing then."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def resolve(name: str) -> Callable[..., Any]:
@@ -259,12 +233,9 @@ class Worker:
         self._last(kind, request, payload)
 
 
-def main(connection: Any, nice: int, max_bytes: int) -> None:
-    """Entry of the process: `connection` is its end of a socket pair (multiprocessing's own, for passing it)."""
+def main(sock: socket.socket, nice: int, max_bytes: int) -> None:
+    """Entry of the process."""
     lower(nice)
     follow()
-    sock = socket.socket(fileno=os.dup(connection.fileno()))
-    connection.close()
-    sock.setblocking(True)
-    with sock, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         Worker(sock, max_bytes).run()

@@ -20,54 +20,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import multiprocessing
-import os
 import pickle
-import socket
-import sys
-import threading
-import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine
-from multiprocessing.context import ForkServerProcess
 from typing import Any, Self, cast
 
 from app import worker as inside
+from app.processes import Process, launch, reap
 from app.worker import CALL, CANCEL, CREDIT, CREDITS, DATA, END, ERROR, FRAME, ITEM, OPEN, RESULT, RETIRE, WINDOW
 from pack.errors import DeadlineExceeded, Overloaded, PackhouseError, WorkerLost
 
 log = logging.getLogger("packhouse.workers")
 
-PRELOAD = ["app.worker", "app.preload"]
 MAX_STREAMS = 64
 """Suspended generators that one worker may hold."""
-
-
-_launching = threading.Lock()
-
-
-def launch(main: Callable[..., None], *arguments: Any) -> tuple[socket.socket, ForkServerProcess]:
-    """Start a process that calls `main(connection, *arguments)`; our end of the connection, and the process.
-
-    Every process of ours begins here: forked from a small server that has imported the code already. Blocking.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
-    ours, theirs = context.Pipe()
-    process = context.Process(target=main, args=(theirs, *arguments), daemon=True)
-    with _launching:
-        # The new process would run our main script once more, to find what may be defined there; nothing of ours is.
-        script = sys.modules["__main__"]
-        sys.modules["__main__"] = types.ModuleType("__main__")
-        try:
-            process.start()
-        finally:
-            sys.modules["__main__"] = script
-    theirs.close()
-    sock = socket.socket(fileno=os.dup(ours.fileno()))
-    ours.close()
-    sock.setblocking(False)
-    return sock, process
+REAP = 2.0
+"""Seconds that a process has to end."""
 
 
 class _Request:
@@ -104,7 +72,7 @@ class _Worker(asyncio.Protocol):
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self.process: ForkServerProcess | None = None
+        self.process: Process | None = None
         self.transport: asyncio.Transport | None = None
         self.requests: dict[int, _Request] = {}
         self.active = 0
@@ -419,10 +387,11 @@ class Pool:
         self._starting += 1
         try:
             worker = _Worker(self)
-            ours, worker.process = await asyncio.to_thread(launch, inside.main, self.nice, self.max_bytes)
+            ours, process = await asyncio.to_thread(launch, inside.main, self.nice, self.max_bytes)
+            worker.process = process
             if not self._open:
                 ours.close()
-                await asyncio.to_thread(_reap, worker.process)
+                await asyncio.to_thread(reap, process, REAP)
                 return
             await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
             self.workers.append(worker)
@@ -465,22 +434,13 @@ class Pool:
         if worker.process is not None:
             if worker.requests and worker.reason is None and self._open:
                 log.error("a worker died: process %s", worker.process.pid)
-            reaping = asyncio.get_running_loop().run_in_executor(None, _reap, worker.process)
+            reaping = asyncio.get_running_loop().run_in_executor(None, reap, worker.process, REAP)
             reaping.add_done_callback(lambda _: worker.gone.set())
         for request in list(worker.requests.values()):
             error = worker.reason(request) if worker.reason else WorkerLost("the worker of this request died")
             request.settle(error)
         worker.requests.clear()
         self._replace()
-
-
-def _reap(process: ForkServerProcess) -> None:
-    process.join(2.0)
-    if process.is_alive():
-        process.kill()
-        process.join(2.0)
-    if not process.is_alive():
-        process.close()
 
 
 class _Flow:

@@ -23,13 +23,13 @@ F = "tests.app.functions:"
 
 @pytest_asyncio.fixture
 async def pool() -> AsyncIterator[Pool]:
-    async with Pool(2, grace=0.3) as found:
+    async with Pool(2, grace=2.0) as found:
         yield found
 
 
 @pytest_asyncio.fixture
 async def one() -> AsyncIterator[Pool]:
-    async with Pool(1, grace=0.3, queue=3) as found:
+    async with Pool(1, grace=2.0, queue=3) as found:
         yield found
 
 
