@@ -6,102 +6,27 @@ the same call can be made again once they are. Whatever is returned has been has
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from pack import inflate
+from pack.cache import ObjectCache
 from pack.delta import apply_delta, delta_sizes
 from pack.entry import parse_header
 from pack.errors import CorruptObject, LimitExceeded, ObjectNotFound, PackError, TooLarge, WrongType
-from pack.index import Index
 from pack.limits import UNLIMITED, Limits
 from pack.objects import TYPE_NAMES, hash_object
+from pack.pieces import Pieces
+from pack.source import Need, PackFile, Source
+
+__all__ = ["Need", "ObjectCache", "Objects", "PackFile", "Source", "wrong_type"]
 
 _HEAD: Final = 512  # enough for an entry's header and, nearly always, for the sizes at the head of a delta
-_PIECE: Final = 1 << 18
 _WHOLE: Final = 1 << 20  # longer entries are measured before they are read
 _MIN_OFFSET: Final = 12
 _MAX_CHAIN: Final = 10_000
 _KNOWN_TYPES: Final = 1 << 16
 _KNOWN_HEADERS: Final = 1 << 15
-
-
-class Need(Exception):
-    """Control flow: these `(file name, offset, length)` must be brought before the call can go on."""
-
-    def __init__(self, ranges: list[tuple[str, int, int]]) -> None:
-        super().__init__(ranges)
-        self.ranges = ranges
-
-
-class Source(Protocol):
-    """Where bytes of files come from."""
-
-    def read(self, name: str, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes, fewer only at the end of the file; may raise Need."""
-        ...
-
-
-class PackFile:
-    """One pack: the file's name, its size in bytes with the trailer, its index."""
-
-    def __init__(self, name: str, size: int, index: Index) -> None:
-        self.name = name
-        self.size = size
-        self.index = index
-
-    def length(self, offset: int) -> int:
-        """Bytes of the entry at `offset`: it ends where the next one begins."""
-        length = self.index.entry_end(offset, self.size) - offset
-        if length <= 0 or offset < _MIN_OFFSET:
-            raise PackError(f"the index points to {offset}, which is outside of the pack", offset=offset)
-        return length
-
-
-class ObjectCache:
-    """Resolved objects of all repositories of a process, the least recently used dropped first.
-
-    Keys are (namespace and pack, offset): no entry is ever shared between repositories. For use by one thread.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self.bytes = 0
-        # Not a dict: finding its oldest entry takes ever longer while old ones are dropped.
-        self._items: OrderedDict[tuple[str, int], tuple[int, bytes, bytes | None]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def get(self, key: tuple[str, int]) -> tuple[int, bytes, bytes | None] | None:
-        """(type, data, oid once it was verified) or None."""
-        item = self._items.get(key)
-        if item is not None:
-            self._items.move_to_end(key)
-        return item
-
-    def put(self, key: tuple[str, int], item: tuple[int, bytes, bytes | None]) -> None:
-        items = self._items
-        old = items.pop(key, None)
-        if old is not None:
-            self.bytes -= len(old[1]) + _OVERHEAD
-        cost = len(item[1]) + _OVERHEAD
-        if cost > self.max_bytes >> 2:
-            return
-        items[key] = item
-        self.bytes += cost
-        while self.bytes > self.max_bytes:
-            _, dropped = items.popitem(last=False)
-            self.bytes -= len(dropped[1]) + _OVERHEAD
-
-    def clear(self) -> None:
-        self._items.clear()
-        self.bytes = 0
-
-
-_OVERHEAD: Final = 300  # Python's objects around one entry, in bytes
 
 
 class Entry(NamedTuple):
@@ -212,7 +137,8 @@ class Objects:
         if entry.base or entry.size <= _WHOLE:
             return iter([self.read(oid)[1]])
         self._check_size(oid, entry.size)
-        return _Pieces(self.source, oid, pack, offset, entry)
+        start, end = offset + entry.start, offset + pack.length(offset)
+        return Pieces(self.source, pack.name, start, end, oid, entry.kind, entry.size)
 
     def prefix(self, digits: str, limit: int) -> list[bytes]:
         """Up to `limit` oids that begin with these hex digits, sorted."""
@@ -367,59 +293,6 @@ class Objects:
             if deltas:
                 self.cache.put(key, (kind, data, None))
         return kind, data
-
-
-class _Pieces:
-    """Streams one whole (not deltified) entry; a Need leaves it as it was."""
-
-    def __init__(self, source: Source, oid: bytes, pack: PackFile, offset: int, entry: Entry) -> None:
-        self._source = source
-        self._oid = oid
-        self._name = pack.name
-        self._at = offset + entry.start
-        self._end = offset + pack.length(offset)
-        self._left = entry.size
-        self._inflate = inflate.decompressobj()
-        self._pending = b""
-        self._hash = hashlib.sha1(b"%s %d\0" % (TYPE_NAMES[entry.kind], entry.size), usedforsecurity=False)
-
-    def __iter__(self) -> _Pieces:
-        return self
-
-    def __next__(self) -> bytes:
-        if self._left < 0:
-            raise StopIteration
-        while True:
-            if not self._pending and self._at < self._end:
-                raw = self._source.read(self._name, self._at, min(_PIECE, self._end - self._at))
-                self._at += len(raw)
-                self._pending = raw
-            piece = self._step()
-            if piece:
-                self._left -= len(piece)
-                self._hash.update(piece)
-                if self._left == 0:
-                    self._finish()
-                return piece
-
-    def _step(self) -> bytes:
-        raw, self._pending = self._pending, b""
-        try:
-            piece = self._inflate.decompress(raw, min(_PIECE, self._left))
-        except inflate.ZlibError as error:
-            raise self._damage(str(error)) from None
-        self._pending = self._inflate.unconsumed_tail
-        if not piece and (self._inflate.eof or not raw):
-            raise self._damage("its data ends early")
-        return bytes(piece)
-
-    def _finish(self) -> None:
-        if self._hash.digest() != self._oid:
-            raise self._damage("its bytes have another hash")
-        self._left = -1
-
-    def _damage(self, why: str) -> CorruptObject:
-        return CorruptObject(f"object {self._oid.hex()} is damaged: {why}", object=self._oid.hex())
 
 
 def _entry(raw: bytes) -> Entry:

@@ -50,7 +50,7 @@ Suffix = Parent | Ancestor | Peel | Search
 
 
 class Rev(NamedTuple):
-    """A parsed revision. `base` is None for `:/text`, which is then the only suffix; `path` None where none is named."""
+    """A parsed revision: `base` is None for `:/text`, which is then the only suffix; `path` is None without a colon."""
 
     base: bytes | None
     suffixes: tuple[Suffix, ...]
