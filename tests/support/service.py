@@ -80,17 +80,17 @@ class Repo:
         self.client = client
         self.base = f"/v1/repos/{owner}/{name}"
 
-    def ask(self, path: str, accept: str = "application/json", method: str = "GET", **params: Any) -> httpx.Response:
+    def ask(self, path: str, /, accept: str = "application/json", method: str = "GET", **params: Any) -> httpx.Response:
         headers = {"Accept": accept} | params.pop("headers", {})
         return self.client.request(method, f"{self.base}{path}?{query(params)}", headers=headers)
 
-    def json(self, path: str, **params: Any) -> dict[str, Any]:
+    def json(self, path: str, /, **params: Any) -> dict[str, Any]:
         """The document of an answer that must be 200."""
         answer = self.ask(path, **params)
         assert answer.status_code == 200, answer.text
         return dict(orjson.loads(answer.content))
 
-    def problem(self, path: str, **params: Any) -> dict[str, Any]:
+    def problem(self, path: str, /, **params: Any) -> dict[str, Any]:
         """The problem document of an answer that must be an error."""
         answer = self.ask(path, **params)
         assert answer.status_code >= 400, answer.text
@@ -99,7 +99,7 @@ class Repo:
         assert document["status"] == answer.status_code
         return document
 
-    def pages(self, path: str, key: str, **params: Any) -> list[dict[str, Any]]:
+    def pages(self, path: str, key: str, /, **params: Any) -> list[dict[str, Any]]:
         """All records of a list, by following cursors; only the last page may be complete."""
         records: list[dict[str, Any]] = []
         cursor: dict[str, str] = {}
@@ -111,7 +111,7 @@ class Repo:
             assert page["complete"] is False
             cursor = {"cursor": page["next_cursor"]}
 
-    def stream(self, path: str, **params: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def stream(self, path: str, /, **params: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """The records of a list as NDJSON, and its end record."""
         answer = self.ask(path, accept="application/x-ndjson", **params)
         assert answer.status_code == 200, answer.text
