@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from pygit2 import Patch
 from pygit2.enums import DiffOption
+
+from pack.libgit import create_patch
 
 WHITESPACE: Final[dict[str, DiffOption]] = {
     "none": DiffOption(0),
@@ -83,7 +84,7 @@ def diff(old: bytes, new: bytes, context: int = DEFAULT_CONTEXT, whitespace: str
     if context == 0:
         old, new = _without_common_tail(old, new)
     flags = DiffOption.INDENT_HEURISTIC | DiffOption.FORCE_TEXT | WHITESPACE[whitespace]
-    patch = Patch.create_from(old, new, flag=flags, context_lines=context)
+    patch = create_patch(old, new, flags, context)
     _, additions, deletions = patch.line_stats
     found = tuple(_hunks(patch.data))
     if b"\v" in old or b"\f" in old:
