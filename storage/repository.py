@@ -82,20 +82,19 @@ class Repositories:
         key = (owner, name)
         known, asked = self._known.get(key, (None, 0.0))
         now = time.monotonic()
-        if (
-            known is not None
-            and not fresh
-            and not self.backend.probe_is_cheap
-            and now - asked < self.settings.freshness
-        ):
+        stale = now - asked >= self.settings.freshness
+        cheap = self.backend.probe_is_cheap
+        if known is not None and not (fresh or stale or cheap):
             manifest: Manifest | None = known
         else:
+            if known is not None and stale and cheap:
+                known = await self._still(owner, name, known)
             manifest = await self._probe(owner, name, known)
         if manifest is None:
             # Nothing is remembered: another replica may register it any time.
             self._known.pop(key, None)
             raise RepoNotFound(f"There is no repository {owner}/{name}.")
-        if manifest is not known or now - asked >= self.settings.freshness:
+        if manifest is not known or stale:
             self._remember(key, manifest, now)
         if manifest.state == DELETED:
             raise RepoNotFound(f"There is no repository {owner}/{name}.")
@@ -153,6 +152,14 @@ class Repositories:
         async for _ in self.backend.list_folders(folder):
             return True
         return False
+
+    async def _still(self, owner: str, name: str, known: Manifest) -> Manifest | None:
+        """`known`, unless somebody has taken the folder away by hand."""
+        try:
+            await self.backend.size(layout.generation(owner, name, known.number))
+        except NotThere:
+            return None
+        return known
 
     async def _probe(self, owner: str, name: str, known: Manifest | None) -> Manifest | None:
         if known is not None:

@@ -4,11 +4,15 @@ known.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Protocol
 
+from pack.errors import PackhouseError
 from storage import layout
 from storage.backend import Backend, Upload
 from storage.manifest import PackRecord
+
+_ABANDONED = 24 * 3600.0
 
 
 class Result(Protocol):
@@ -42,6 +46,9 @@ class PackSink:
     @classmethod
     async def open(cls, backend: Backend, owner: str, name: str) -> PackSink:
         prefix = layout.repository(owner, name)
+        # What others left unfinished is long over: an upload that goes on is written to.
+        with contextlib.suppress(PackhouseError):
+            await backend.sweep(prefix + "objects/pack/", _ABANDONED)
         pack = layout.pack_name()
         return cls(backend, prefix, pack, await backend.upload(prefix + layout.pack(pack)))
 

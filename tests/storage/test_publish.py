@@ -274,3 +274,15 @@ async def test_listing_repositories(backend: Backend) -> None:
         assert [(owner, name) async for owner, name, _ in readers.list(last)] == listed[position + 1 :]
     assert [(owner, name) async for owner, name, _ in readers.list(("a", "zz"))] == [("b", "x")]
     assert [(owner, name) async for owner, name, _ in readers.list(("a0", "x"))] == [("b", "x")]
+
+
+async def test_a_folder_taken_away_by_hand_is_noticed(backend: Backend) -> None:
+    base = await publish_refs(backend, await register(backend), "main")
+    readers = Repositories(backend, ReadSettings(freshness=0))
+    assert await readers.current(OWNER, NAME) == base
+    async for item in backend.list(layout.repository(OWNER, NAME)):
+        await backend.delete(item.key)
+    with pytest.raises(RepoNotFound):
+        await readers.current(OWNER, NAME)
+    again = await register(backend)
+    assert await readers.newest(OWNER, NAME) == again

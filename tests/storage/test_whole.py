@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
 from pack.objects import TYPE_NAMES
-from storage import layout, publish
+from storage import gitview, layout, publish
 from storage.backend import Backend
 from storage.export import export
 from storage.fsck import fsck
@@ -135,6 +137,38 @@ async def test_the_view_for_git_never_goes_back(backend: Backend, repositories: 
     # The writer of the generation before was slow: it asks again, and nothing older comes back.
     assert isinstance(await publish.publish(backend, OWNER, NAME, first), publish.Won)
     assert packed.read_bytes() == b"# pack-refs with: peeled fully-peeled sorted \n"
+
+
+async def test_git_keeps_its_hands_off(backend: Backend, repositories: Generated) -> None:
+    path = backend.local_path(layout.latest(OWNER, NAME))
+    if path is None:
+        pytest.skip("no folder")
+    await ingest(backend, repositories["merges"])
+    await ingest(backend, repositories["linear"])
+    stored = path.parent.parent
+    packs = sorted(stored.glob("objects/pack/*"))
+    for command in (["repack", "-a", "-d"], ["prune"]):
+        assert b"precious" in run(stored, *command).stderr
+    run(stored, "gc", "--prune=now")
+    assert sorted(stored.glob("objects/pack/*")) == packs
+
+
+async def test_a_stopped_writer_holds_nobody_up(
+    backend: Backend, repositories: Generated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = backend.local_path(layout.latest(OWNER, NAME))
+    if path is None:
+        pytest.skip("no folder")
+    monkeypatch.setattr(gitview, "_PATIENCE", 0.05)
+    await ingest(backend, repositories["linear"])
+    stopped = await gitview._lock(path.parent)
+    assert stopped is not None
+    manifest = await ingest(backend, repositories["merges"])
+    assert manifest.number == 3
+    assert not await gitview.refresh(backend, OWNER, NAME)
+    os.close(stopped)
+    await asyncio.gather(*(gitview.refresh(backend, OWNER, NAME) for _ in range(20)))
+    assert refs(path.parent.parent) == refs(repositories["merges"])
 
 
 async def test_fsck_finds_each_damage(backend: Backend, repositories: Generated) -> None:
