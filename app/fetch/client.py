@@ -130,7 +130,8 @@ class Upstream:
 
         `haves` are tips first; a generator is read as far as the negotiation needs. `filter` (a filter spec) is asked
         for where the server offers it: `PackStream.filtered` says whether. Leaving the context early closes the
-        connection.
+        connection. A history that the server has cut itself is refused as UnsupportedUpstream, unless `depth` or
+        `shallow` says that the caller knows of cut histories.
         """
         advertised = await self._discover()
         negotiation = Negotiation(
@@ -151,6 +152,11 @@ class Upstream:
             async with self._post(body, "identity") as answer:
                 stream = PackStream(reader, answer, negotiation)
                 if await stream.begins():
+                    if stream.shallow and depth is None and not shallow:
+                        # Version 2 tells it only here; the older ones in the list of refs.
+                        raise UnsupportedUpstream(
+                            "the upstream is a shallow repository: part of its history is missing"
+                        )
                     yield stream
                     return
             negotiation.answered(reader)

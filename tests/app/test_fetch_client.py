@@ -202,14 +202,19 @@ async def test_depth(repositories: Repositories, upstream: Start, tmp_path: Path
         assert kinds.count(b"commit") == 1
 
 
-async def test_a_shallow_upstream_says_so(repositories: Repositories, upstream: Start, tmp_path: Path) -> None:
+async def test_a_shallow_upstream_is_refused_by_name(
+    repositories: Repositories, upstream: Start, tmp_path: Path
+) -> None:
     git(None, "clone", "-q", "--bare", "--depth=2", repositories["linear"].as_uri(), str(tmp_path / "s.git"))
     ends = oids((tmp_path / "s.git" / "shallow").read_text().split())
-    listed, _ = await clone(upstream(tmp_path, v0=True).repo("s"))
-    assert list(listed.shallow) == ends
+    async with connect(upstream(tmp_path, v0=True).repo("s")) as up:
+        assert list((await up.list_refs()).shallow) == ends
     async with connect(upstream(tmp_path).repo("s")) as up:
-        listed = await up.list_refs()
-        async with up.fetch([ref.oid for ref in listed.refs]) as chunks:
+        wants = [ref.oid for ref in (await up.list_refs()).refs]
+        with pytest.raises(UnsupportedUpstream, match="a shallow repository"):
+            async with up.fetch(wants) as chunks:
+                await drain(chunks)
+        async with up.fetch(wants, depth=100) as chunks:
             await drain(chunks)
             assert chunks.shallow == ends
 
