@@ -7,7 +7,7 @@ PORT ?= 8750
 STORE ?= .packhouse/store
 RUNARGS ?=
 
-.PHONY: help setup run test test-slow lint bench lock clean
+.PHONY: help setup run test test-slow lint bench openapi lock clean
 
 help:            ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -37,6 +37,9 @@ lint: setup      ## ruff and mypy --strict
 
 bench: setup     ## measure against git and peers; writes bench/RESULTS.md
 	$(BIN)/python -m bench $(BENCHARGS)
+
+openapi: setup   ## write the snapshot of the OpenAPI document
+	$(BIN)/packhouse openapi > tests/snapshots/openapi.json
 
 lock: setup      ## resolve the pinned versions anew
 	$(BIN)/python -m pip install --quiet uv
