@@ -90,6 +90,18 @@ class Repo:
         assert answer.status_code == 200, answer.text
         return dict(orjson.loads(answer.content))
 
+    def put(self, url: str, *, wait: int = 60, replace: bool = False, **body: Any) -> dict[str, Any]:
+        """Register an upstream and ingest it: the operation, when it has ended."""
+        answer = self.client.put(f"{self.base}?{query({'wait': wait, 'replace': replace})}", json={"url": url, **body})
+        assert answer.status_code == 200, answer.text
+        return dict(orjson.loads(answer.content)["operation"])
+
+    def sync(self, wait: int = 60) -> dict[str, Any]:
+        """Fetch what is new upstream: the operation, when it has ended."""
+        answer = self.client.post(f"{self.base}/sync?wait={wait}")
+        assert answer.status_code == 200, answer.text
+        return dict(orjson.loads(answer.content)["operation"])
+
     def problem(self, path: str, /, **params: Any) -> dict[str, Any]:
         """The problem document of an answer that must be an error."""
         answer = self.ask(path, **params)
