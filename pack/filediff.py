@@ -178,7 +178,7 @@ def texts(
         pending.clear()
         known.clear()
         for number, change in enumerate(window):
-            hit = cache.get(_key(view, change, options))
+            hit = cache.get(cache_key(view, change, options))
             if hit is None:
                 pending.append(change)
             else:
@@ -193,7 +193,7 @@ def texts(
                 yield change, item.reason
                 continue
             compared = compare(item, options)
-            cache.put(_key(view, change, options), compared)
+            cache.put(cache_key(view, change, options), compared)
             yield change, compared
 
 
@@ -213,7 +213,8 @@ def _one_side(old: bytes, new: bytes) -> tuple[Hunk, ...]:
     return gone + (() if is_binary(new) else textdiff.diff(b"", new).hunks)
 
 
-def _key(view: View, change: Change, options: Options) -> tuple[object, ...]:
+def cache_key(view: View, change: Change, options: Options) -> tuple[object, ...]:
+    """What the text of a change depends on, the repository first."""
     return (
         view.namespace,
         change.status == "T",

@@ -12,11 +12,13 @@ null then, and missing in the summary.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from app.reads.base import Params, Row, Tally, named
+from app.reads.base import Params, Row, Tally
+from app.reads.changes import change_record, encoded_hunks
+from app.reads.recent import Recent
 from pack import glob, patch
 from pack.errors import BadParameter, ObjectNotFound, PackhouseError, TooLarge, WrongType
 from pack.filediff import DEFAULT_FILE_BYTES, Cache, Options, contents, texts
@@ -24,7 +26,6 @@ from pack.mergebase import merge_bases
 from pack.objects import COMMIT
 from pack.rename import detect
 from pack.revision import Resolved, resolve, show
-from pack.textdiff import Hunk
 from pack.tree import GITLINK
 from pack.treediff import Change, Match, diff_trees
 from pack.view import View
@@ -41,7 +42,7 @@ HUNK_BYTES: Final = 16 << 20
 PATCH_BYTES: Final = 1 << 30
 PATCH_AHEAD: Final = 32 << 20
 
-_texts = Cache(64 << 20)
+_texts = Cache(48 << 20)
 
 
 class _Plan(NamedTuple):
@@ -61,42 +62,9 @@ class _Summary(NamedTuple):
     problems: list[tuple[int, str]]
 
 
-_T = TypeVar("_T")
-
-
-class _Recent(Generic[_T]):
-    """The last results, for the pages of one list and for asking again, up to a total weight. Keys begin with the
-    repository."""
-
-    def __init__(self, weight: int) -> None:
-        self._most = weight
-        self._weight = 0
-        self._kept: dict[tuple[object, ...], tuple[_T, int]] = {}
-
-    def get(self, key: tuple[object, ...]) -> _T | None:
-        found = self._kept.get(key)
-        return found[0] if found is not None else None
-
-    def remember(self, key: tuple[object, ...], value: _T, weight: int) -> _T:
-        self._forget(key)
-        self._kept[key] = (value, weight)
-        self._weight += weight
-        while self._weight > self._most and len(self._kept) > 1:
-            self._forget(next(iter(self._kept)))
-        return value
-
-    def _forget(self, key: tuple[object, ...]) -> None:
-        _, weight = self._kept.pop(key, (None, 0))
-        self._weight -= weight
-
-    def clear(self) -> None:
-        self._kept.clear()
-        self._weight = 0
-
-
 # Weighed by changed files, and by files that were not compared.
-_plans: _Recent[_Plan] = _Recent(100_000)
-_summaries: _Recent[_Summary] = _Recent(20_000)
+_plans: Recent[_Plan] = Recent(100_000)
+_summaries: Recent[_Summary] = Recent(20_000)
 
 
 def pin(view: View, params: Params) -> dict[str, Any]:
@@ -170,8 +138,9 @@ def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position
             if number < start:
                 tally.skip(plan.changes[number].path, reason)
     most = min(params.get("max_bytes") or HUNK_BYTES, HUNK_BYTES)
-    for number, (change, found) in enumerate(texts(view, plan.changes[start:], _options(params), _texts), start + 1):
-        record = _record(change)
+    options = _options(params)
+    for number, (change, found) in enumerate(texts(view, plan.changes[start:], options, _texts), start + 1):
+        record = change_record(change)
         if isinstance(found, str):
             tally.skip(change.path, found)
             yield {**record, "additions": None, "deletions": None, "is_binary": None}, number
@@ -180,7 +149,7 @@ def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position
         if sum(len(hunk.body) for hunk in found.hunks) > most:
             tally.skip(change.path, "too_large")
         else:
-            record["hunks"] = [_hunk(hunk) for hunk in found.hunks]
+            record["hunks"] = encoded_hunks(view, change, found, options)
         yield record, number
 
 
@@ -330,61 +299,3 @@ def _oid(text: str | None) -> bytes | None:
 
 def _hex(oid: bytes | None) -> str | None:
     return oid.hex() if oid is not None else None
-
-
-# Records
-
-
-def _record(change: Change) -> dict[str, Any]:
-    return {
-        "status": change.status,
-        **_path("old_path", change.old_path),
-        **_path("new_path", change.new_path),
-        "old_mode": _mode(change.old_mode),
-        "new_mode": _mode(change.new_mode),
-        "old_oid": _hex(change.old_oid),
-        "new_oid": _hex(change.new_oid),
-        "similarity": change.similarity,
-    }
-
-
-def _path(key: str, path: bytes | None) -> dict[str, Any]:
-    return {key: None} if path is None else named(key, path)
-
-
-def _mode(mode: int | None) -> str | None:
-    return f"{mode:06o}" if mode is not None else None
-
-
-def _hunk(hunk: Hunk) -> dict[str, Any]:
-    return {
-        "old_start": hunk.old_start,
-        "old_lines": hunk.old_lines,
-        "new_start": hunk.new_start,
-        "new_lines": hunk.new_lines,
-        **named("heading", hunk.heading),
-        "lines": _lines(hunk),
-    }
-
-
-def _lines(hunk: Hunk) -> list[dict[str, Any]]:
-    try:
-        text = hunk.body.decode("utf-8")
-    except UnicodeDecodeError:
-        return [_odd_line(*line) for line in hunk.lines()]
-    lines: list[dict[str, Any]] = []
-    add = lines.append
-    for line in text.split("\n")[:-1]:
-        op = line[0]
-        if op == "\\":
-            lines[-1]["no_newline"] = True
-        else:
-            add({"op": op, "text": line[1:]})
-    return lines
-
-
-def _odd_line(op: str, data: bytes, no_newline: bool) -> dict[str, Any]:
-    line: dict[str, Any] = {"op": op, **named("text", data)}
-    if no_newline:
-        line["no_newline"] = True
-    return line

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from app.reads import diff
@@ -29,13 +30,20 @@ def ask(view: View, **given: Any) -> tuple[list[dict[str, Any]], dict[str, Any],
     params = {**DEFAULTS, **given}
     where = diff.pin(view, params)
     tally = Tally()
-    rows = list(diff.rows(view, params, where, tally, None))
+    rows = rows_of(view, params, where, tally)
     assert [position for _, position in rows] == list(range(1, len(rows) + 1))
     return (
         [record for record, _ in rows],
         {**diff.head(view, params, where), **diff.tail(view, params, where, tally)},
         tally,
     )
+
+
+def rows_of(
+    view: View, params: dict[str, Any], where: dict[str, Any], tally: Tally, position: Any = None
+) -> list[tuple[dict[str, Any], Any]]:
+    """Records as a client sees them."""
+    return [(orjson.loads(orjson.dumps(record)), at) for record, at in diff.rows(view, params, where, tally, position)]
 
 
 def patch_of(view: View, **given: Any) -> bytes:
@@ -263,9 +271,9 @@ def test_pages_join_to_the_whole(repositories: Repositories) -> None:
     root = git(path, "rev-list", "--max-parents=0", "HEAD").decode().split()[0]
     params = {**DEFAULTS, "base": root.encode()}
     where = diff.pin(view, params)
-    whole = list(diff.rows(view, params, where, Tally(), None))
+    whole = rows_of(view, params, where, Tally())
     for number, (record, position) in enumerate(whole):
-        again = list(diff.rows(view, params, where, Tally(), position))
+        again = rows_of(view, params, where, Tally(), position)
         assert again == whole[number + 1 :]
         assert record["status"] in "ADMRT"
         assert diff.tail(view, params, where, Tally())["summary"]["files"] == len(whole)
