@@ -216,10 +216,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def git_grep(folder: Path, text: bytes, *args: str) -> list[tuple[int, int]]:
-    """(line, column) of what `git grep` finds in a file; columns from 1."""
+    """(line, column) of what `git grep` finds in a file; columns from 1.
+
+    For patterns that match nothing at all git also reports the empty line behind the last newline, which is none.
+    """
     (folder / "f").write_bytes(text)
     out = git(folder, "grep", "--no-index", "-I", "-n", "--column", "-h", *args, "--", "f", ok=(0, 1))
-    return [(int(a), int(b)) for a, b in re.findall(rb"^(\d+):(\d+):.*$", out, re.MULTILINE)]
+    found = [(int(a), int(b)) for a, b in re.findall(rb"^(\d+):(\d+):.*$", out, re.MULTILINE)]
+    return [place for place in found if place[0] <= text.count(b"\n") + (not text.endswith(b"\n"))]
 
 
 def ours(text: bytes, pattern: str, **how: bool) -> list[tuple[int, int]]:
