@@ -35,10 +35,11 @@ decompressobj = _zlib.decompressobj
 crc32 = _zlib.crc32
 
 
-def decompress(data: Buffer, max_length: int) -> bytes:
+def decompress(data: Buffer, max_length: int, *, alone: bool = True) -> bytes:
     """One whole zlib stream, at most `max_length` bytes of output.
 
-    Raises ZlibError when the stream is damaged, cut, longer than that, or followed by something.
+    Raises ZlibError when the stream is damaged, cut, longer than that, or, if it should be `alone`, followed by
+    something.
     """
     stream = decompressobj()
     out: bytes = stream.decompress(data, max_length + 1)
@@ -46,7 +47,7 @@ def decompress(data: Buffer, max_length: int) -> bytes:
         raise ZlibError(f"the stream inflates to more than {max_length} bytes")
     if not stream.eof:
         raise ZlibError("the stream ends too early")
-    if stream.unused_data:
+    if alone and stream.unused_data:
         raise ZlibError("something follows the stream")
     return out
 

@@ -306,9 +306,10 @@ def _entry(raw: bytes) -> Entry:
 
 
 def _inflate(raw: bytes, size: int, offset: int) -> bytes:
-    """The whole stream, which must give exactly `size` bytes."""
+    """The stream at the front of `raw`, which must give exactly `size` bytes."""
     try:
-        data = inflate.decompress(raw, size)
+        # An entry is known to end before the next indexed one; a second copy of an object lies between unindexed.
+        data = inflate.decompress(raw, size, alone=False)
     except inflate.ZlibError as error:
         raise PackError(f"the data at offset {offset} does not inflate: {error}", offset=offset) from None
     if len(data) != size:

@@ -76,7 +76,6 @@ async def test_a_thin_pack_is_completed(backend: Backend, tmp_path: Path) -> Non
     assert objects.read(bytes.fromhex(new)) == (BLOB, base + b"more\n")
 
 
-@pytest.mark.xfail(strict=False, reason="the reader takes what follows an entry up to the next indexed one as its part")
 async def test_duplicates_in_a_pack_are_read(backend: Backend) -> None:
     blobs = [b"one\n", b"two\n", b"one\n", b"one\n", b"three\n"]
     record = await store_pack(backend, [packed(*blobs)])
