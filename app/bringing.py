@@ -52,6 +52,14 @@ def _local(target: str) -> tuple[str, tuple[str, str]]:
         return repository.url, names.of_path(path)
 
 
+def look(target: str) -> None:
+    """Refuse at once what cannot be a source: a path without a repository, a URL that is none."""
+    if names.is_url(target):
+        names.of_url(target)
+    else:
+        _local(target)
+
+
 async def bring(settings: Settings, target: str, called: tuple[str, str] | None, replace: bool) -> None:
     """`packhouse ingest`."""
     backend = open_backend(settings.store)

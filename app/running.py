@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import aclosing
 from pathlib import Path
@@ -35,6 +36,10 @@ class IngestFailed(PackhouseError):
 
 async def run(settings: Settings, target: str | None, called: tuple[str, str] | None) -> None:
     """Serve until a signal comes. Raises before anything is served where the settings or the target are no good."""
+    if target is not None:
+        bringing.look(target)
+    # Of the ingest that this is about the command itself tells.
+    logging.getLogger("packhouse.jobs").setLevel(logging.ERROR)
     await serving.check(settings)
     with serving.bind(settings) as sock:
         application = create_app(settings)
