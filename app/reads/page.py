@@ -130,6 +130,7 @@ def page(view: View, request: Request) -> Answer:
     # The walk's own budget ended it: go on where it stopped.
     if not more and run.tally.resume is not None:
         more, last = True, run.tally.resume
+    tail = tail_of(run.read, view, request.params, run.pin, run.tally)
     fields = run.tally.fields()
     fields["complete"] = fields["complete"] and not more
     cursor = None
@@ -141,7 +142,7 @@ def page(view: View, request: Request) -> Answer:
         **fields,
         "next_cursor": cursor,
         **head,
-        **tail_of(run.read, view, request.params, run.pin, run.tally),
+        **tail,
     }
     body = b'%s,"%s":[%s]}' % (orjson.dumps(document)[:-1], run.read.KEY.encode(), b",".join(records))
     return Answer(body, document["commit"], document["complete"], perf_counter() - run.started)
@@ -172,6 +173,7 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
             lines, size = [], 0
     if not more and run.tally.resume is not None:
         more, last = True, run.tally.resume
+    tail = tail_of(run.read, view, request.params, run.pin, run.tally)
     fields = run.tally.fields()
     fields["complete"] = fields["complete"] and not more
     cursor = None
@@ -183,7 +185,7 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
         "next_cursor": cursor,
         "generation": request.handle.generation,
         **head,
-        **tail_of(run.read, view, request.params, run.pin, run.tally),
+        **tail,
     }
     data = b"\n".join(lines) + b"\n" if lines else b""
     yield Block(data, run.pin, last, count, commit, end)
