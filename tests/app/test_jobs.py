@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -227,3 +229,44 @@ async def test_upstreams_allowed_for_one_ingest(project: Plumbing, upstream: Ser
     allow = (f"127.0.0.1:{server.port}",)
     assert (await jobs.wait((await jobs.start_ingest(OWNER, NAME, allow=allow)).id, 30)).state == SUCCEEDED
     await jobs.close()
+
+
+SERVICE = """
+import asyncio, sys
+from app.jobs import Jobs
+from app.settings import Settings
+from storage.open import open_backend
+
+async def main(store):
+    settings = Settings(store=store, allow_upstreams=("127.0.0.1",))
+    jobs = Jobs(open_backend(store), settings, lease_seconds=1.0)
+    operation = await jobs.start_ingest("team", "project")
+    async for state in jobs.watch(operation.id):
+        if state.progress.phase == "receiving":
+            print(operation.id, flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_when_the_service_is_killed_the_lease_tells(stalled: Upstream, home: House, jobs: Jobs) -> None:
+    await home.register(stalled.repo("project"))
+    command = [sys.executable, "-c", SERVICE, home.settings.store]
+    service = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    assert service.stdout is not None
+    id_ = (await asyncio.to_thread(service.stdout.readline)).decode().strip()
+    assert (await jobs.get(id_)).state == RUNNING
+    service.kill()
+    await asyncio.to_thread(service.wait)
+    service.stdout.close()
+    ended = await jobs.wait(id_, 10)
+    assert ended.state == FAILED
+    assert ended.error is not None
+    assert ended.error["code"] == "lease_expired"
+    # The ingest itself has noticed, too, and taken back what it had.
+    async with asyncio.timeout(10):
+        while any(path.name.startswith("tmp_") for path in home.root.rglob("*")):
+            await asyncio.sleep(0.05)
+    assert home.packs() == []
+    stalled.faults.clear()
+    assert (await jobs.wait((await jobs.start_ingest(OWNER, NAME)).id, 30)).state == SUCCEEDED
