@@ -124,7 +124,7 @@ def _lines(pattern: Pattern, number: int, buffer: bytes, pos: int, end: int) -> 
         if stop < 0:
             stop = end
         if word:
-            span = pattern.first(buffer, start, start, stop)
+            span = pattern.first(buffer, start, start, stop, span)
         if span is not None:
             yield _columns(pattern, number, buffer, start, stop, span)
         pos = stop + 1

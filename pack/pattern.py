@@ -22,6 +22,7 @@ _MEMORY: Final = 16 << 20  # of one compiled pattern, in bytes
 Span = tuple[int, int]
 Find = Callable[[bytes, int, int], "Span | None"]
 
+_SIGNS: Final = frozenset(rb"\.+*?()|[]{}^$")
 _NON_WORD: Final = re.compile(rb"[^0-9A-Za-z_]")
 _WORD: Final = bytes(chr(value).isascii() and (chr(value).isalnum() or value == 0x5F) for value in range(256))
 
@@ -53,6 +54,8 @@ class Pattern:
             raise _refuse(text, "holds a line end or a NUL, which no line has")
         self.text = text
         self.word = word
+        # Text without any sign of RE2's is itself, and bytes are compared faster than programs run.
+        fixed = fixed or (_SIGNS.isdisjoint(text) and _is_utf8(text))
         self.ignore_case = ignore_case
         self.needle = text if fixed and not ignore_case else None
         self.source = re2.escape(text) if fixed else _by_line(text)
@@ -68,14 +71,16 @@ class Pattern:
         if word and not fixed:
             self._longest = _finder(_compile(text, self.source, ignore_case, True))
 
-    def first(self, buffer: bytes, start: int, line: int, end: int) -> Span | None:
+    def first(self, buffer: bytes, start: int, line: int, end: int, known: Span | None = None) -> Span | None:
         """The first match at or after `start` of the line from `line` to `end`; with `word`, the first whole word.
+
+        `known` is the first match, word or not, where the caller has it.
 
         A word has no word character before or after it and is not empty. As in git, what was found at one place and
         is no word is looked for again only behind the next character that is none; unlike there, the longest match
         at that place gets its chance as well as the preferred one.
         """
-        found = self.find(buffer, start, end)
+        found = known or self.find(buffer, start, end)
         if not self.word:
             return found
         while found is not None:
@@ -100,6 +105,14 @@ def union(patterns: list[Pattern]) -> Find | None:
         return _finder(_compile(b"", whole, any(pattern.ignore_case for pattern in patterns), False))
     except BadPattern:
         return None
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_word(buffer: bytes, span: Span, line: int, end: int) -> bool:
