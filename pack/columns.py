@@ -141,17 +141,27 @@ def sort_columns(
     tail: bytes = b"",
     header: bytes | None = None,
 ) -> PackResult:
-    """The rows by oid, as a result. All of them must be settled."""
-    oids, rows = oid_order(columns.oids)
+    """The rows by oid, as a result. All of them must be settled; the columns are empty afterwards.
+
+    Each column is let go as soon as it has been put in order, for there may be millions of rows.
+    """
+    entries = len(columns)
+    unsorted, columns.oids, columns.bases = columns.oids, bytearray(), array("I")
+    oids, rows = oid_order(unsorted)
+    del unsorted
+    sizes, columns.sizes = _pick("Q", columns.sizes, rows), array("Q")
+    offsets, columns.offsets = _pick("Q", columns.offsets, rows), array("Q")
+    crcs, columns.crcs = _pick("I", columns.crcs, rows), array("I")
+    types, columns.kinds = _pick("B", columns.kinds, rows), bytearray()
     return PackResult(
         oids=oids,
-        offsets=_pick("Q", columns.offsets, rows),
-        crcs=_pick("I", columns.crcs, rows),
-        types=_pick("B", columns.kinds, rows),
-        sizes=_pick("Q", columns.sizes, rows),
+        offsets=offsets,
+        crcs=crcs,
+        types=types,
+        sizes=sizes,
         checksum=checksum,
         count=len(rows),
-        entries=len(columns),
+        entries=entries,
         own_objects=own_objects,
         own_end=own_end,
         tail=tail,

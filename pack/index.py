@@ -34,19 +34,19 @@ def write_index(result: PackResult) -> bytes:
             small.append(offset if offset < _LARGE else _LARGE | len(large))
             if offset >= _LARGE:
                 large.append(offset)
-    out = b"".join(
-        (
-            MAGIC,
-            VERSION.to_bytes(4, "big"),
-            _big_endian(fanout),
-            result.oids,
-            _big_endian(result.crcs),
-            _big_endian(small),
-            _big_endian(large),
-            result.checksum,
-        )
-    )
-    return out + hashlib.sha1(out, usedforsecurity=False).digest()
+    parts = [
+        MAGIC + VERSION.to_bytes(4, "big"),
+        _big_endian(fanout),
+        result.oids,
+        _big_endian(result.crcs),
+        _big_endian(small),
+        _big_endian(large),
+        result.checksum,
+    ]
+    digest = hashlib.sha1(usedforsecurity=False)
+    for part in parts:
+        digest.update(part)
+    return b"".join((*parts, digest.digest()))
 
 
 def _big_endian(column: array[int]) -> bytes:
