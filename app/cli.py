@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from app import __version__, names
-from app.settings import Settings, SettingsError, load
+from app.settings import PREFIX, Settings, SettingsError, load
 from app.tokens import BadTokensFile
 from pack.errors import PackhouseError
 
@@ -25,6 +25,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 Target = Annotated[str, typer.Argument(metavar="URL|PATH", help="An http(s) URL, or the path of a repository.")]
@@ -82,7 +83,16 @@ def run(
         _run(running.run(settings, target, names.parse(name) if name else None))
 
 
-@app.command()
+def _settings_help() -> str:
+    """Every setting with its default, as the end of a help text; click leaves paragraphs after \\b as they are."""
+    lines = ["\b", "Settings (environment variables):"]
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default in (None, "", ()) or field.default_factory else f" [{field.default}]"
+        lines.append(f"  {PREFIX}{name.upper():<24}{field.description}{default}")
+    return "\n".join(lines)
+
+
+@app.command(epilog=_settings_help())
 def serve(host: Host = None, port: Port = None, store: Store = None, cache_dir: CacheDir = None) -> None:
     """Serve what the store has."""
     with _told():

@@ -12,6 +12,7 @@ Any failure takes the packs back and publishes nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -36,7 +37,7 @@ from pack.limits import Limits
 from pack.objects import COMMIT
 from pack.reader import Objects
 from pack.view import Ref
-from storage import generations
+from storage import generations, layout
 from storage.backend import Backend
 from storage.connectivity import Arrived, Checked, check
 from storage.manifest import DELETED, READY, Manifest
@@ -45,6 +46,8 @@ from storage.repository import Handle, open_objects, settle
 
 ATTEMPTS = 100
 """Races that may be lost in a row; each one lost is a generation that somebody else has published."""
+LEFTOVER_SECONDS = 24 * 3600.0
+"""Age from which an unfinished pack belongs to an ingest that was killed: a living one writes all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,9 @@ async def ingest(
             await attempt.abort()
             raise
         if outcome is not None:
+            if outcome.changed:
+                with contextlib.suppress(PackhouseError):
+                    await backend.sweep(layout.repository(owner, name) + "objects/pack/", LEFTOVER_SECONDS)
             return outcome
         await attempt.abort()
         races += 1

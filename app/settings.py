@@ -52,7 +52,7 @@ class Settings(BaseSettings):
     credentials_dir: Path | None = Field(
         None, description="folder of the credentials that registrations name as file:…"
     )
-    secret_key: SecretStr | None = Field(None, description="seals stored credentials and signs cursors")
+    secret_key: SecretStr | None = Field(None, description="seals stored upstream credentials")
 
     read_workers: int = Field(
         default_factory=lambda: max(2, os.cpu_count() or 1), ge=1, le=256, description="niced processes for heavy reads"

@@ -37,7 +37,7 @@ CALL, OPEN, CREDIT, CANCEL = range(4)
 RESULT, ERROR, DATA, ITEM, END = range(5)
 RETIRE = 0x80
 
-WINDOW = 512 << 10
+WINDOW = 256 << 10
 """Bytes of a stream that may be on their way to its reader."""
 
 JOIN_BYTES = 64 << 10
@@ -233,9 +233,11 @@ class Worker:
         self._last(kind, request, payload)
 
 
-def main(sock: socket.socket, nice: int, max_bytes: int) -> None:
-    """Entry of the process."""
+def main(sock: socket.socket, nice: int, max_bytes: int, prepare: tuple[str, dict[str, Any]] | None) -> None:
+    """Entry of the process; `prepare` names a function to call first, and its keywords."""
     lower(nice)
     follow()
+    if prepare is not None:
+        resolve(prepare[0])(**prepare[1])
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         Worker(sock, max_bytes).run()

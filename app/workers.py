@@ -22,7 +22,7 @@ import contextlib
 import logging
 import pickle
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Self, cast
 
 from app import worker as inside
@@ -32,7 +32,7 @@ from pack.errors import DeadlineExceeded, Overloaded, PackhouseError, WorkerLost
 
 log = logging.getLogger("packhouse.workers")
 
-MAX_STREAMS = 64
+MAX_STREAMS = 256
 """Suspended generators that one worker may hold."""
 REAP = 2.0
 """Seconds that a process has to end."""
@@ -189,7 +189,9 @@ class _Waiting:
 class Pool:
     """`processes` workers; `deadline` seconds of work a request unless it says otherwise; `queue` requests may wait.
 
-    `lifetime` bounds a stream whatever its reader does; `grace` is how long a cancelled request may go on.
+    `lifetime` bounds a stream whatever its reader does; `grace` is how long a cancelled request may go on; `patience`
+    how long one may wait for a worker. A worker above `max_bytes` is replaced. `prepare`, a (module:function, keywords)
+    pair, is called in each worker when it starts.
     """
 
     def __init__(
@@ -201,7 +203,9 @@ class Pool:
         queue: int = 256,
         lifetime: float = 3600.0,
         grace: float = 2.0,
+        patience: float = 30.0,
         max_bytes: int = 1 << 30,
+        prepare: tuple[str, dict[str, Any]] | None = None,
     ) -> None:
         self.size = processes
         self.nice = nice
@@ -209,7 +213,9 @@ class Pool:
         self.queue = queue
         self.lifetime = lifetime
         self.grace = grace
+        self.patience = patience
         self.max_bytes = max_bytes
+        self.prepare = prepare
         self.workers: list[_Worker] = []
         self._leaving: set[_Worker] = set()
         self._waiting = _Waiting()
@@ -295,6 +301,11 @@ class Pool:
             raise Overloaded(f"{self._waiting.count} heavy reads are waiting already; try again later")
         else:
             self._waiting.put(request)
+            request.timer = asyncio.get_running_loop().call_later(self.patience, self._give_up, request)
+
+    def _give_up(self, request: _Request) -> None:
+        if self._waiting.remove(request):
+            request.settle(Overloaded(f"no process for heavy reads came free in {self.patience:g} seconds"))
 
     def _free(self, key: str) -> _Worker | None:
         free = [w for w in self.workers if not w.active and not w.retiring and len(w.requests) < MAX_STREAMS]
@@ -315,6 +326,8 @@ class Pool:
         if len(worker.recent) > 16:
             worker.recent.popitem(last=False)
         loop = asyncio.get_running_loop()
+        if request.timer is not None:
+            request.timer.cancel()
         if request.stream is None:
             request.timer = loop.call_later(request.deadline, self._overrun, request)
             worker.send(CALL, request.number, request.payload)
@@ -370,6 +383,8 @@ class Pool:
         worker = request.worker
         if worker is None:
             self._waiting.remove(request)
+            if request.timer is not None:
+                request.timer.cancel()
             return
         if worker.requests.get(request.number) is not request:
             return
@@ -387,7 +402,7 @@ class Pool:
         self._starting += 1
         try:
             worker = _Worker(self)
-            ours, process = await asyncio.to_thread(launch, inside.main, self.nice, self.max_bytes)
+            ours, process = await asyncio.to_thread(launch, inside.main, self.nice, self.max_bytes, self.prepare)
             worker.process = process
             if not self._open:
                 ours.close()
@@ -535,8 +550,8 @@ class Stream:
     def __aiter__(self) -> Self:
         return self
 
-    def __anext__(self) -> Coroutine[Any, Any, Any]:
-        return self._flow.next()
+    async def __anext__(self) -> Any:
+        return await self._flow.next()
 
     async def aclose(self) -> None:
         """Stop: the worker is told to close its generator."""

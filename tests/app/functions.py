@@ -108,3 +108,14 @@ def need() -> None:
     from pack.reader import Need
 
     raise Need([("pack-1.pack", 5, 7)])
+
+
+PREPARED: list[int] = []
+
+
+def prepare(*, number: int) -> None:
+    PREPARED.append(number)
+
+
+def prepared() -> list[int]:
+    return PREPARED

@@ -123,6 +123,24 @@ async def test_the_queue_is_bounded(one: Pool) -> None:
     assert len(await asyncio.gather(*calls)) == 4
 
 
+async def test_nobody_waits_for_ever(one: Pool) -> None:
+    one.patience = 0.1
+    blocker = asyncio.ensure_future(one.run(F + "sleep", 0.5))
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        await one.run(F + "add", 1, 1)
+    with pytest.raises(Overloaded):
+        await anext(one.stream(F + "rows", 1))
+    await blocker
+    assert one.waiting == 0
+    assert await one.run(F + "add", 1, 1) == 2
+
+
+async def test_workers_are_prepared() -> None:
+    async with Pool(1, prepare=(F + "prepare", {"number": 5})) as pool:
+        assert await pool.run(F + "prepared") == [5]
+
+
 async def test_keys_take_turns(one: Pool) -> None:
     done: list[str] = []
 
@@ -191,7 +209,7 @@ async def test_back_pressure(one: Pool, tmp_path: Path) -> None:
         await anext(stream)
     assert int(note.read_text()) > made
     await stream.aclose()
-    await until(lambda: (tmp_path / "count.closed").exists())
+    await until((tmp_path / "count.closed").exists)
 
 
 async def test_slow_readers_hold_no_worker(one: Pool, tmp_path: Path) -> None:
@@ -231,7 +249,7 @@ async def test_readers_that_leave(one: Pool, tmp_path: Path, how: str) -> None:
         del reading
     del stream
     gc.collect()
-    await until(lambda: (tmp_path / "count.closed").exists())
+    await until((tmp_path / "count.closed").exists)
     await until(lambda: one.busy == 0 and not one.workers[0].requests)
     assert one.restarts == 0
 
