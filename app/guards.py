@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Match, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import problems
+from app.leaving import attended
 from pack.errors import NotAllowed
 
 if TYPE_CHECKING:
@@ -74,8 +75,13 @@ class Handled:
         self._handler = handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = await self._handler(self._service, Request(scope, receive, send))
-        await response(scope, receive, send)
+        answer = self._handler(self._service, Request(scope, receive, send))
+        if scope["method"] not in ("GET", "HEAD"):
+            await (await answer)(scope, receive, send)
+            return
+        response = await attended(receive, answer)
+        if response is not None:
+            await response(scope, receive, send)
 
 
 def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:

@@ -63,13 +63,24 @@ def worked(leader: int) -> float:
     return ticks / _TICK
 
 
-def read_bytes(leader: int) -> int:
-    """Bytes that all of them have read by system calls, from files and sockets."""
-    total = 0
+def niceness(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[16])
+    return 0
+
+
+def connections(leader: int, port: int) -> int:
+    """How many established connections to `port` of this machine the processes hold."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    inodes = {row[9] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "01"}
+    held = set()
     for pid in family(leader):
-        with contextlib.suppress(OSError):
-            total += int(Path(f"/proc/{pid}/io").read_text().split()[1])
-    return total
+        for entry in _listed(Path(f"/proc/{pid}/fd")):
+            with contextlib.suppress(OSError):
+                target = os.readlink(entry)
+                if target.startswith("socket:[") and target[8:-1] in inodes:
+                    held.add(target)
+    return len(held)
 
 
 def settled(ask: object, wanted: object, seconds: float = 5.0) -> object:
