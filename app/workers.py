@@ -21,14 +21,18 @@ import asyncio
 import contextlib
 import logging
 import pickle
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Self, cast
 
 from app import worker as inside
+from app.calls import Request, Waiting
 from app.processes import Process, launch, reap
-from app.worker import CALL, CANCEL, CREDIT, CREDITS, DATA, END, ERROR, FRAME, ITEM, OPEN, RESULT, RETIRE, WINDOW
+from app.streams import Flow, Stream
+from app.worker import CALL, CANCEL, DATA, END, ERROR, FRAME, ITEM, OPEN, RESULT, RETIRE
 from pack.errors import DeadlineExceeded, Overloaded, PackhouseError, WorkerLost
+
+__all__ = ["Pool", "Stream"]
 
 log = logging.getLogger("packhouse.workers")
 
@@ -38,47 +42,18 @@ REAP = 2.0
 """Seconds that a process has to end."""
 
 
-class _Request:
-    """A call or a stream on its way; `future` ends a call, `stream` takes the items of a stream."""
-
-    __slots__ = ("deadline", "future", "key", "name", "number", "payload", "stream", "timer", "worker")
-
-    def __init__(self, name: str, payload: bytes, key: str, deadline: float) -> None:
-        self.name = name
-        self.payload = payload
-        self.key = key
-        self.deadline = deadline
-        self.number = 0
-        self.worker: _Worker | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.future: asyncio.Future[Any] | None = None
-        self.stream: _Flow | None = None
-
-    def settle(self, error: BaseException | None, value: Any = None) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-        if self.stream is not None:
-            self.stream.ended(error)
-        elif self.future is not None and not self.future.done():
-            if error is None:
-                self.future.set_result(value)
-            else:
-                self.future.set_exception(error)
-
-
-class _Worker(asyncio.Protocol):
+class Worker(asyncio.Protocol):
     """One process as the loop sees it."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.process: Process | None = None
         self.transport: asyncio.Transport | None = None
-        self.requests: dict[int, _Request] = {}
+        self.requests: dict[int, Request] = {}
         self.active = 0
         self.retiring = False
         self.recent: OrderedDict[str, None] = OrderedDict()
-        self.reason: Callable[[_Request], PackhouseError] | None = None
+        self.reason: Callable[[Request], PackhouseError] | None = None
         self.gone = asyncio.Event()
         self._parts: list[bytes] = []
         self._size = 0
@@ -129,9 +104,9 @@ class _Worker(asyncio.Protocol):
             else:
                 assert kind == ERROR
                 request.settle(_error(request.name, payload))
-            self.pool._freed(self)
+            self.pool.freed(self)
 
-    def drop(self, request: _Request) -> None:
+    def drop(self, request: Request) -> None:
         del self.requests[request.number]
         if request.stream is None or not request.stream.stalled:
             self.active -= 1
@@ -140,7 +115,7 @@ class _Worker(asyncio.Protocol):
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(FRAME.pack(len(payload), kind, number) + payload)
 
-    def kill(self, reason: Callable[[_Request], PackhouseError]) -> None:
+    def kill(self, reason: Callable[[Request], PackhouseError]) -> None:
         self.reason = reason
         if self.process is not None:
             self.process.kill()
@@ -152,38 +127,6 @@ def _error(name: str, payload: bytes) -> BaseException:
         return error
     log.error("%s failed in a worker\n%s", name, error)
     return PackhouseError("an internal error in a worker; the log has it")
-
-
-class _Waiting:
-    """Requests that wait, taken in turn between their keys so that one busy repository does not starve the others."""
-
-    def __init__(self) -> None:
-        self.queues: OrderedDict[str, deque[_Request]] = OrderedDict()
-        self.count = 0
-
-    def put(self, request: _Request) -> None:
-        self.queues.setdefault(request.key, deque()).append(request)
-        self.count += 1
-
-    def take(self) -> _Request:
-        key, queue = next(iter(self.queues.items()))
-        request = queue.popleft()
-        self.count -= 1
-        if queue:
-            self.queues.move_to_end(key)
-        else:
-            del self.queues[key]
-        return request
-
-    def remove(self, request: _Request) -> bool:
-        queue = self.queues.get(request.key)
-        if queue is None or request not in queue:
-            return False
-        queue.remove(request)
-        self.count -= 1
-        if not queue:
-            del self.queues[request.key]
-        return True
 
 
 class Pool:
@@ -216,9 +159,9 @@ class Pool:
         self.patience = patience
         self.max_bytes = max_bytes
         self.prepare = prepare
-        self.workers: list[_Worker] = []
-        self._leaving: set[_Worker] = set()
-        self._waiting = _Waiting()
+        self.workers: list[Worker] = []
+        self._leaving: set[Worker] = set()
+        self._waiting = Waiting()
         self._number = 0
         self._starting = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -259,13 +202,13 @@ class Pool:
         `key` is what fairness goes by, and what a worker's warm caches are found by: the repository.
         """
         seconds = self.deadline if deadline is None else deadline
-        request = _Request(name, pickle.dumps((name, arguments, seconds), protocol=5), key, seconds)
+        request = Request(name, pickle.dumps((name, arguments, seconds), protocol=5), key, seconds)
         request.future = asyncio.get_running_loop().create_future()
-        self._submit(request)
+        self.submit(request)
         try:
             return await request.future
         except asyncio.CancelledError:
-            self._abandon(request)
+            self.abandon(request)
             raise
 
     def stream(self, name: str, *arguments: Any, key: str = "", deadline: float | None = None) -> Stream:
@@ -275,8 +218,8 @@ class Pool:
         happens before the first item is asked for.
         """
         seconds = self.deadline if deadline is None else deadline
-        request = _Request(name, pickle.dumps((name, arguments, seconds), protocol=5), key, seconds)
-        request.stream = _Flow(self, request)
+        request = Request(name, pickle.dumps((name, arguments, seconds), protocol=5), key, seconds)
+        request.stream = Flow(self, request)
         return Stream(request.stream)
 
     @property
@@ -291,7 +234,7 @@ class Pool:
 
     # Which request goes to which worker.
 
-    def _submit(self, request: _Request) -> None:
+    def submit(self, request: Request) -> None:
         if not self._open:
             raise WorkerLost("the service is stopping")
         worker = None if self._waiting.count else self._free(request.key)
@@ -303,11 +246,11 @@ class Pool:
             self._waiting.put(request)
             request.timer = asyncio.get_running_loop().call_later(self.patience, self._give_up, request)
 
-    def _give_up(self, request: _Request) -> None:
+    def _give_up(self, request: Request) -> None:
         if self._waiting.remove(request):
             request.settle(Overloaded(f"no process for heavy reads came free in {self.patience:g} seconds"))
 
-    def _free(self, key: str) -> _Worker | None:
+    def _free(self, key: str) -> Worker | None:
         free = [w for w in self.workers if not w.active and not w.retiring and len(w.requests) < MAX_STREAMS]
         if not free:
             return None
@@ -316,7 +259,7 @@ class Pool:
                 return worker
         return min(free, key=lambda worker: (len(worker.requests), len(worker.recent)))
 
-    def _assign(self, worker: _Worker, request: _Request) -> None:
+    def _assign(self, worker: Worker, request: Request) -> None:
         self._number = (self._number + 1) & 0xFFFFFFFF
         request.number, request.worker = self._number, worker
         worker.requests[request.number] = request
@@ -337,7 +280,7 @@ class Pool:
             worker.send(OPEN, request.number, request.payload)
         request.payload = b""
 
-    def _freed(self, worker: _Worker) -> None:
+    def freed(self, worker: Worker) -> None:
         if worker.retiring and not worker.requests and worker.transport is not None:
             worker.transport.close()
         while self._waiting.count and self._open:
@@ -349,7 +292,7 @@ class Pool:
 
     # Requests that take too long or are not wanted any more.
 
-    def _overrun(self, request: _Request) -> None:
+    def _overrun(self, request: Request) -> None:
         if request.worker is not None:
             culprit, seconds = request, request.deadline
             request.worker.kill(
@@ -360,14 +303,14 @@ class Pool:
                 )
             )
 
-    def _watch(self, request: _Request, begun: float) -> None:
+    def _watch(self, request: Request, begun: float) -> None:
         stream, worker = request.stream, request.worker
         if stream is None or worker is None or request.number not in worker.requests:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
         if now - begun > self.lifetime:
-            self._abandon(request, DeadlineExceeded(f"an answer may take {self.lifetime:g} seconds at most"))
+            self.abandon(request, DeadlineExceeded(f"an answer may take {self.lifetime:g} seconds at most"))
             return
         patience = request.deadline + self.grace
         silent = now - max(stream.moved, begun)
@@ -378,7 +321,7 @@ class Pool:
         wait = max(0.05, min(wait, begun + self.lifetime + 0.01 - now))
         request.timer = loop.call_later(wait, self._watch, request, begun)
 
-    def _abandon(self, request: _Request, error: PackhouseError | None = None) -> None:
+    def abandon(self, request: Request, error: PackhouseError | None = None) -> None:
         """Nobody waits for this any more: stop it, and its process if it does not listen."""
         worker = request.worker
         if worker is None:
@@ -401,7 +344,7 @@ class Pool:
     async def _spawn(self) -> None:
         self._starting += 1
         try:
-            worker = _Worker(self)
+            worker = Worker(self)
             ours, process = await asyncio.to_thread(launch, inside.main, self.nice, self.max_bytes, self.prepare)
             worker.process = process
             if not self._open:
@@ -410,7 +353,7 @@ class Pool:
                 return
             await asyncio.get_running_loop().create_unix_connection(lambda: worker, sock=ours)
             self.workers.append(worker)
-            self._freed(worker)
+            self.freed(worker)
         finally:
             self._starting -= 1
 
@@ -434,7 +377,7 @@ class Pool:
                     async with asyncio.timeout(delay):
                         await self._closing.wait()
 
-    def _retire(self, worker: _Worker) -> None:
+    def _retire(self, worker: Worker) -> None:
         """Take a worker that has grown too large out of service; it ends after what it still holds."""
         if worker in self.workers:
             worker.retiring = True
@@ -442,7 +385,7 @@ class Pool:
             self._leaving.add(worker)
             self._replace()
 
-    def _lost(self, worker: _Worker) -> None:
+    def _lost(self, worker: Worker) -> None:
         if worker in self.workers:
             self.workers.remove(worker)
         self._leaving.discard(worker)
@@ -456,114 +399,3 @@ class Pool:
             request.settle(error)
         worker.requests.clear()
         self._replace()
-
-
-class _Flow:
-    """What has arrived of a stream and not been taken, and the credit that goes back for what was."""
-
-    def __init__(self, pool: Pool, request: _Request) -> None:
-        self.pool = pool
-        self.request = request
-        self.started = self.over = self.stalled = False
-        self.moved = 0.0
-        self._items: deque[tuple[Any, int]] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._error: BaseException | None = None
-        self._flying = self._taken = 0
-
-    async def next(self) -> Any:
-        if not self.started:
-            self.started = True
-            try:
-                self.pool._submit(self.request)
-            except PackhouseError:
-                self.over = True
-                raise
-        while not self._items:
-            if self.over:
-                error, self._error = self._error, None
-                if error is not None:
-                    raise error
-                raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            except asyncio.CancelledError:
-                self.stop()
-                raise
-            finally:
-                self._waiter = None
-        item, size = self._items.popleft()
-        self._took(size)
-        return item
-
-    def stop(self) -> None:
-        self._items.clear()
-        if self.started and not self.over:
-            self.pool._abandon(self.request)
-        self.over, self._error = True, None
-
-    def arrived(self, item: Any, size: int) -> None:
-        if self.over:
-            return
-        self._items.append((item, size))
-        self._flying += size
-        self.moved = asyncio.get_running_loop().time()
-        if self._flying >= WINDOW and not self.stalled:
-            self.stalled = True
-            worker = self.request.worker
-            if worker is not None:
-                worker.active -= 1
-                self.pool._freed(worker)
-        self._wake()
-
-    def _took(self, size: int) -> None:
-        self._taken += size
-        if self.over or not (self._taken >= WINDOW // 4 or (self.stalled and not self._items)):
-            return
-        worker = self.request.worker
-        if worker is not None and self.request.number in worker.requests:
-            self._flying -= self._taken
-            worker.send(CREDIT, self.request.number, CREDITS.pack(self._taken))
-            self._taken = 0
-            if self.stalled and self._flying < WINDOW:
-                self.stalled = False
-                self.moved = asyncio.get_running_loop().time()
-                worker.active += 1
-
-    def ended(self, error: BaseException | None) -> None:
-        if not self.over:
-            self.over, self._error = True, error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-
-class Stream:
-    """An asynchronous iterator over a worker's generator; `aclose`, or dropping it, stops the generator."""
-
-    def __init__(self, flow: _Flow) -> None:
-        self._flow = flow
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        return await self._flow.next()
-
-    async def aclose(self) -> None:
-        """Stop: the worker is told to close its generator."""
-        self._flow.stop()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._flow.stop()
-
-    def __del__(self) -> None:
-        # The pool holds the flow, the reader holds this: a reader that goes away without a word is noticed here.
-        with contextlib.suppress(Exception):
-            self._flow.stop()
