@@ -33,6 +33,7 @@ from pack.errors import (
     StoreUnavailable,
     UnsupportedUpstream,
 )
+from pack.late import HashObject
 from pack.limits import Limits
 from pack.objects import COMMIT
 from pack.reader import Objects
@@ -104,6 +105,7 @@ async def ingest(
     *,
     meter: Meter | None = None,
     limits: Limits | None = None,
+    hash_object: HashObject | None = None,
     operation: str | None = None,
 ) -> Outcome:
     """Bring the repository up to `source`. It must be registered; `operation` goes into the manifest.
@@ -121,7 +123,7 @@ async def ingest(
         if registration is not None and base.manifest.registration != registration:
             raise Conflict(f"{owner}/{name} was registered anew while it was ingested")
         registration = base.manifest.registration
-        attempt = _Attempt(backend, owner, name, source, meter, limits, base, operation)
+        attempt = _Attempt(backend, owner, name, source, meter, limits, hash_object, base, operation)
         try:
             outcome = await attempt.run(whole, races)
         except IncompleteHistory:
@@ -167,6 +169,7 @@ class _Attempt:
         source: Source,
         meter: Meter,
         limits: Limits,
+        hash_object: HashObject | None,
         base: _Base,
         operation: str | None,
     ) -> None:
@@ -176,6 +179,7 @@ class _Attempt:
         self.source = source
         self.meter = meter
         self.limits = limits
+        self.hash_object = hash_object
         self.base = base
         self.operation = operation
         self.taken: list[Taken] = []
@@ -275,6 +279,7 @@ class _Attempt:
                     chunks,
                     self.meter,
                     limits=self.limits,
+                    hash_object=self.hash_object,
                     on_object=self.arrived.on_object,
                     find_base=base.find,
                 )

@@ -31,6 +31,7 @@ from app.progress import Meter
 from app.settings import Settings
 from app.source import HttpSource, Source, local
 from pack.errors import Cancelled, PackhouseError, RepoNotFound, UnsupportedUpstream
+from pack.libgit import detecting_hash
 from storage import generations
 from storage.backend import Backend
 from storage.manifest import DELETED, UpstreamRecord
@@ -101,6 +102,7 @@ async def run(backend: Backend, order: Order, meter: Meter, note: Any = None) ->
             source,
             meter=meter,
             limits=order.settings.limits(),
+            hash_object=detecting_hash if order.settings.collision_check else None,
             operation=order.operation,
         )
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from app.progress import Meter
 from pack.errors import PackTruncated
 from pack.index import write_index
+from pack.late import HashObject
 from pack.limits import Limits
 from pack.stream import StreamParser
 from storage.backend import Backend
@@ -36,6 +37,7 @@ async def take(
     meter: Meter,
     *,
     limits: Limits,
+    hash_object: HashObject | None = None,
     on_object: OnObject,
     find_base: FindBase,
 ) -> Taken | None:
@@ -51,6 +53,7 @@ async def take(
             on_object=on_object,
             find_base=find_base,
             limits=limits,
+            hash_object=hash_object,
             cache_bytes=CACHE_BYTES,
             deadline=meter.tick,
         )

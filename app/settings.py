@@ -70,6 +70,8 @@ class Settings(BaseSettings):
     connect_timeout: float = Field(10.0, gt=0, description="of an upstream: connecting")
     idle_timeout: float = Field(120.0, gt=0, description="of an upstream: silence while it prepares or sends")
 
+    collision_check: bool = Field(False, description="hash ingested objects by a SHA-1 that detects collisions")
+
     max_object_bytes: ByteSize | None = Field(None, description="largest object of an ingested pack")
     max_inflate_ratio: int | None = Field(None, ge=2, description="inflated over deflated bytes of one object")
     max_delta_depth: int | None = Field(None, ge=1, description="longest delta chain")
