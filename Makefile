@@ -22,7 +22,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $(STAMP)
 
 run: setup       ## ingest REPO (a URL or a path; default: this checkout) and serve it
-	$(BIN)/packhouse run $(REPO) --host $(HOST) --port $(PORT) --store $(STORE) $(RUNARGS)
+	$(BIN)/packhouse run $(if $(REPO),'$(REPO)',--name local/packhouse) --host $(HOST) --port $(PORT) --store $(STORE) $(RUNARGS)
 
 test: setup      ## the tests, within 10 minutes on two cores
 	$(BIN)/python -m pytest

@@ -44,6 +44,7 @@ class Service:
             queue=settings.read_queue,
             lifetime=settings.read_max,
             max_bytes=settings.worker_bytes,
+            prepare=("storage.views:configure", {"object_cache_bytes": int(settings.object_cache_bytes)}),
         )
         self.jobs = Jobs(self.backend, settings)
         self.registry = Registry(self.backend, self.repositories, settings)

@@ -14,7 +14,7 @@ MODULES = sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py
 
 STARTS_PROGRAMS = {"subprocess", "pty", "pexpect", "sh", "commands", "popen2"}
 OS_CALLS = ("system", "popen", "exec", "spawn", "posix_spawn", "fork")
-OWN_PROCESSES = {"app/workers.py", "app/jobs.py", "app/processes.py"}
+OWN_PROCESSES = {"app/processes.py"}
 IO_MODULES = {"asyncio", "httpx", "httpcore", "socket", "aiobotocore", "fastapi", "starlette", "uvicorn", "anyio"}
 
 
