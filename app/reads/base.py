@@ -5,8 +5,9 @@ A list read is a module with
     KEY: str                                    the member that holds the list
     pin(view, params) -> dict                   everything that can be refused is refused here; revisions become hex
                                                 ids; JSON-able, since cursors carry it
-    rows(view, params, pin, tally, position)    yields (record, position): a JSON-ready record and the JSON-able
-                                                position that continues right after it; None starts at the top
+    rows(view, params, pin, tally, position)    yields (record, position): a JSON-ready record, or one as encoded JSON
+                                                (bytes), and the JSON-able position that continues right after it; None
+                                                starts at the top. Where `tally.whole` is set it may yield a `Batch`
     head(view, params, pin) -> dict             members known before the rows, `commit` among them
     tail(view, params, pin, tally) -> dict      members known only after them
 
@@ -19,7 +20,7 @@ import base64
 import binascii
 from collections.abc import Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pack.errors import BadParameter
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pack.view import View
 
 Params = dict[str, Any]
-Row = tuple[dict[str, Any], Any]
 
 MAX_EXAMPLES: Final = 100
 
@@ -36,13 +36,29 @@ REASONS: Final = ("too_large", "not_fetched", "budget", "bad_object", "rename_li
 QUIET: Final = frozenset({"binary"})
 
 
+class Batch(NamedTuple):
+    """Many rows at once, for lists that nobody cuts: `lines` are encoded records with a newline between them,
+    `position` continues after the last one.
+    """
+
+    lines: bytes
+    number: int
+    position: Any
+
+
+Row = tuple[dict[str, Any] | bytes, Any]
+Rows = Iterator[Row | Batch]
+
+
 class Tally:
     """Counts what one answer left out, and why.
 
-    `visits` bounds the work of one request: the entries, commits or blobs looked at, returned or not.
+    `visits` bounds the work of one request: the entries, commits or blobs looked at, returned or not. `whole` says that
+    no limit of items or bytes can end the list between two rows.
     """
 
-    def __init__(self, max_visits: int | None = None) -> None:
+    def __init__(self, max_visits: int | None = None, *, whole: bool = False) -> None:
+        self.whole = whole
         self.skipped: list[dict[str, Any]] = []
         self.counts: dict[str, int] = {}
         self.visits = 0
@@ -111,7 +127,7 @@ class ListRead(Protocol):
     KEY: str
 
     def pin(self, view: View, params: Params) -> dict[str, Any]: ...
-    def rows(self, view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Iterator[Row]: ...
+    def rows(self, view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Rows: ...
     def head(self, view: View, params: Params, pin: dict[str, Any]) -> dict[str, Any]: ...
 
 

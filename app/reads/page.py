@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import orjson
 
 from app.cursors import Position, seal
-from app.reads.base import ListRead, Params, Tally, tail_of
+from app.reads.base import Batch, ListRead, Params, Rows, Tally, tail_of
 from storage.repository import open_view
 
 if TYPE_CHECKING:
@@ -80,19 +80,24 @@ class _Run:
     started: float = field(default_factory=perf_counter)
 
     def records(self) -> Iterator[tuple[bytes, Any]]:
-        rows = self.read.rows(self.view, self.request.params, self.pin, self.tally, self.request.position)
-        for record, position in rows:
-            yield orjson.dumps(record), position
+        """Encoded records one by one, each with the position behind it."""
+        for row in self.rows():
+            assert not isinstance(row, Batch)
+            record, position = row
+            yield record if type(record) is bytes else orjson.dumps(record), position
+
+    def rows(self) -> Rows:
+        return self.read.rows(self.view, self.request.params, self.pin, self.tally, self.request.position)
 
 
 def load(module: str) -> Any:
     return importlib.import_module(f"app.reads.{module}")
 
 
-def _start(view: View, request: Request) -> _Run:
+def _start(view: View, request: Request, *, whole: bool = False) -> _Run:
     read = cast(ListRead, load(request.module))
     pin = request.pin if request.pin is not None else read.pin(view, request.params)
-    return _Run(view, request, read, pin, Tally(request.max_visits))
+    return _Run(view, request, read, pin, Tally(request.max_visits, whole=whole))
 
 
 def single(view: View, request: Request) -> Answer:
@@ -150,23 +155,30 @@ def page(view: View, request: Request) -> Answer:
 
 def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
     """The list as NDJSON blocks; `done` records went out before, when a stream begins again in its middle."""
-    run = _start(view, request)
+    whole = request.limit is None and request.max_bytes is None
+    run = _start(view, request, whole=whole)
     head = run.read.head(view, request.params, run.pin)
     commit = head.get("commit")
     yield Block(b"", run.pin, request.position, done, commit)
     lines: list[bytes] = []
     size, total, count, last, more = 0, 0, done, request.position, False
-    for record, position in run.records():
-        full = (request.limit is not None and count >= request.limit) or (
-            request.max_bytes is not None and total + len(record) > request.max_bytes and count
-        )
-        if full:
+    for row in run.rows():
+        if isinstance(row, Batch):
+            data, number, position = row
+        else:
+            record, position = row
+            data, number = record if type(record) is bytes else orjson.dumps(record), 1
+        length = len(data)
+        if not whole and (
+            (request.limit is not None and count >= request.limit)
+            or (request.max_bytes is not None and total + length > request.max_bytes and count)
+        ):
             more = True
             break
-        lines.append(record)
-        size += len(record) + 1
-        total += len(record) + 1
-        count += 1
+        lines.append(data)
+        size += length + 1
+        total += length + 1
+        count += number
         last = position
         if size >= BLOCK_BYTES:
             yield Block(b"\n".join(lines) + b"\n", run.pin, last, count, commit)
