@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
+from typing import Protocol
 
-from pack.columns import PackResult
 from pack.errors import BadIndex
 from pack.objects import OID_BYTES
 
@@ -22,7 +22,20 @@ _LARGE = 1 << 31
 """An offset with this bit set is a row of the table of 64-bit offsets."""
 
 
-def write_index(result: PackResult) -> bytes:
+class Listed(Protocol):
+    """What of a `pack.columns.PackResult` an index is made of: columns sorted by oid, and the pack's checksum."""
+
+    @property
+    def oids(self) -> bytes: ...
+    @property
+    def offsets(self) -> array[int]: ...
+    @property
+    def crcs(self) -> array[int]: ...
+    @property
+    def checksum(self) -> bytes: ...
+
+
+def write_index(result: Listed) -> bytes:
     """The index of a pack, byte for byte as git writes it."""
     counts = Counter(result.oids[::OID_BYTES])
     fanout = array("I", accumulate(counts[byte] for byte in range(256)))
@@ -149,6 +162,13 @@ class Index:
     def crc(self, row: int) -> int:
         """CRC-32 of the entry as it lies in the pack."""
         return int.from_bytes(self._crcs[row * 4 : row * 4 + 4], "big")
+
+    def crcs(self) -> array[int]:
+        """array('I') of all of them, in the order of the oids."""
+        crcs = array("I", bytes(self._crcs))
+        if sys.byteorder == "little":
+            crcs.byteswap()
+        return crcs
 
     def offset(self, row: int) -> int:
         offset = int.from_bytes(self._small[row * 4 : row * 4 + 4], "big")
