@@ -4,6 +4,7 @@ import random
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def indexed(data: bytes, **options: object) -> Pack:
 
 def every_entry(data: bytes) -> Pack:
     """The same of a pack that may hold an object twice."""
-    result, seen = parse(data)
+    _, seen = parse(data)
     rows = sorted((offset, oid) for _, oid, offset, _ in seen)
     ends = [offset for offset, _ in rows[1:]] + [len(data) - 20]
     crcs = [zlib.crc32(data[offset:end]) for (offset, _), end in zip(rows, ends, strict=True)]
@@ -150,9 +151,7 @@ OPTIONS = {
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_a_history_in_slices(history: History, tmp_path: Path, options: tuple[str, ...], step: int | None) -> None:
     slices = [0, 40, 60, 61, 90, 120]
-    packs = [
-        history.pack([end], [begin] if begin else [], *options) for begin, end in zip(slices, slices[1:], strict=False)
-    ]
+    packs = [history.pack([end], [begin] if begin else [], *options) for begin, end in pairwise(slices)]
     data, result = check(tmp_path, packs, step)
     oids = {result.oids[at : at + 20] for at in range(0, len(result.oids), 20)}
     assert oids == history.all()
