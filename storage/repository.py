@@ -2,24 +2,47 @@
 
 `Repositories` (asynchronous, one a process) knows which generation is current. A `Handle` pins one generation; it is
 small and can be pickled, so that a worker process opens the same view. `open_view` is synchronous and keeps what it
-opened.
+opened; what it lacks an `Errand` brings.
+
+Where asking the store costs a request, a manifest is believed for `freshness` seconds. A store that cannot be asked
+after that can publish nothing, either: reads go on at the generation known last for up to `stale` seconds, as far as
+the node's cache has what they need, and say so (`Handle.stale`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from pack.errors import CursorExpired, GenerationNotReached, NotReady, RepoNotFound, StoreUnavailable
+from pack.source import Need
 from storage import generations, layout
 from storage.backend import Backend, NotThere
+from storage.cache import Piece, Place
 from storage.manifest import DELETED, READY, Manifest
-from storage.views import open_objects, open_view, settle
+from storage.supply import Errand, Supplier
+from storage.views import Unopened, glance, open_objects, open_view, settle
 
-__all__ = ["Handle", "ReadSettings", "Repositories", "open_objects", "open_view", "settle"]
+__all__ = [
+    "Errand",
+    "Handle",
+    "ReadSettings",
+    "Repositories",
+    "Unopened",
+    "glance",
+    "open_objects",
+    "open_view",
+    "settle",
+]
+
+log = logging.getLogger("packhouse.store")
+
+_AWAY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +50,15 @@ class ReadSettings:
     """`freshness`: for so many seconds a manifest is believed without asking the store, where asking costs.
 
     `generation_wait`: so many seconds a read waits for `min_generation` before it gives up. `manifests`: so many are
-    remembered.
+    remembered. `stale`: for so many seconds reads go on while the store cannot be asked; `patience`: so long they wait
+    for its answer before they do.
     """
 
     freshness: float = 1.0
     generation_wait: float = 1.0
     manifests: int = 4096
+    stale: float = 0.0
+    patience: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +69,12 @@ class Handle:
     owner: str
     name: str
     manifest: Manifest
+    cache: Place | None = None
+    """Where its bytes are looked for; None for a store in a local folder."""
+    pieces: tuple[Piece, ...] = ()
+    """Bytes that the cache did not take."""
+    stale: float = 0.0
+    """Seconds since it was known to be the current generation, where the store could not be asked since."""
 
     @property
     def generation(self) -> int:
@@ -54,59 +86,130 @@ class Handle:
         return f"{self.owner}/{self.name}@{self.manifest.registration}"
 
 
+@dataclass(slots=True)
+class _Known:
+    """A manifest, when (by the monotonic clock) it was known to be the newest, whether to ask in any case."""
+
+    manifest: Manifest
+    asked: float
+    due: bool = False
+
+
 class Repositories:
-    def __init__(self, backend: Backend, settings: ReadSettings | None = None) -> None:
+    """`supplier` brings what reads find missing, for stores that are no local folder."""
+
+    def __init__(
+        self, backend: Backend, settings: ReadSettings | None = None, supplier: Supplier | None = None
+    ) -> None:
         self.backend = backend
         self.settings = settings or ReadSettings()
-        self._known: OrderedDict[tuple[str, str], tuple[Manifest, float]] = OrderedDict()
+        self.supplier = supplier
+        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._asking: dict[tuple[str, str], tuple[float, asyncio.Task[Manifest | None]]] = {}
+        self._away_until = 0.0
 
     async def current(self, owner: str, name: str, min_generation: int | None = None) -> Manifest:
         """The manifest that a read starts from: ready, and not older than the freshness bound.
 
         RepoNotFound; NotReady (with `operation`) before the first ingest has succeeded; GenerationNotReached.
         """
-        manifest = await self.newest(owner, name)
-        if min_generation is not None and manifest.number < min_generation:
-            manifest = await self._wait_for(owner, name, min_generation)
-        if manifest.state != READY:
-            operation = await self._last_operation(owner, name) or manifest.operation
-            extra = {"operation": operation} if operation else {}
-            raise NotReady(f"{owner}/{name} has not been ingested yet.", **extra)
-        return manifest
+        return (await self._current(owner, name, min_generation))[0]
 
     async def newest(self, owner: str, name: str, *, fresh: bool = False) -> Manifest:
         """As `current`, also when nothing was ingested yet: for those that write. RepoNotFound. `fresh` asks the store
         always.
         """
+        return (await self._newest(owner, name, fresh))[0]
+
+    def expire(self, owner: str, name: str) -> None:
+        """Ask the store at the next read: something was published."""
+        known = self._known.get((owner, name))
+        if known is not None:
+            known.due = True
+
+    async def handle(self, owner: str, name: str, min_generation: int | None = None) -> Handle:
+        """The current generation, pinned, with all its packs known. Errors as `current`."""
+        manifest, stale = await self._current(owner, name, min_generation)
+        settled = await settle(self.backend, owner, name, manifest)
+        known = self._known.get((owner, name))
+        if settled is not manifest and known is not None and known.manifest is manifest:
+            known.manifest = settled
+        return self._pin(owner, name, settled, stale)
+
+    def _pin(self, owner: str, name: str, manifest: Manifest, stale: float = 0.0) -> Handle:
+        place = self.supplier.place if self.supplier else None
+        return Handle(self.backend.url, owner, name, manifest, place, stale=stale)
+
+    async def _current(self, owner: str, name: str, min_generation: int | None) -> tuple[Manifest, float]:
+        manifest, stale = await self._newest(owner, name, False)
+        if min_generation is not None and manifest.number < min_generation:
+            manifest, stale = await self._wait_for(owner, name, min_generation), 0.0
+        if manifest.state != READY:
+            operation = await self._last_operation(owner, name) or manifest.operation
+            extra = {"operation": operation} if operation else {}
+            raise NotReady(f"{owner}/{name} has not been ingested yet.", **extra)
+        return manifest, stale
+
+    async def _newest(self, owner: str, name: str, fresh: bool) -> tuple[Manifest, float]:
+        """The newest manifest, and for how long the store could not be asked whether it is."""
         layout.check_name(owner, name)
         key = (owner, name)
-        known, asked = self._known.get(key, (None, 0.0))
         now = time.monotonic()
-        stale = now - asked >= self.settings.freshness
-        cheap = self.backend.probe_is_cheap
-        if known is not None and not (fresh or stale or cheap):
-            manifest: Manifest | None = known
+        known = self._known.get(key)
+        stale = known is None or known.due or now - known.asked >= self.settings.freshness
+        manifest: Manifest | None
+        if self.backend.probe_is_cheap:
+            manifest = known.manifest if known else None
+            if manifest is not None and stale:
+                manifest = await self._still(owner, name, manifest)
+            manifest = await self._probe(owner, name, manifest)
+        elif known is not None and not (fresh or stale):
+            manifest = known.manifest
         else:
-            if known is not None and stale and cheap:
-                known = await self._still(owner, name, known)
-            manifest = await self._probe(owner, name, known)
+            bearable = known is not None and not fresh and now - known.asked < self.settings.stale
+            try:
+                if bearable and now < self._away_until:
+                    raise StoreUnavailable("The store could not be asked a moment ago.", operation="probe")
+                async with asyncio.timeout(self.settings.patience if bearable else None):
+                    manifest, now = await self._ask(key, known, fresh)
+            except (StoreUnavailable, TimeoutError) as error:
+                if known is None or not bearable or known.manifest.state == DELETED:
+                    raise
+                self._gone_away(error)
+                return known.manifest, time.monotonic() - known.asked
         if manifest is None:
             # Nothing is remembered: another replica may register it any time.
             self._known.pop(key, None)
             raise RepoNotFound(f"There is no repository {owner}/{name}.")
-        if manifest is not known or stale:
+        if known is None or manifest is not known.manifest or stale:
             self._remember(key, manifest, now)
         if manifest.state == DELETED:
             raise RepoNotFound(f"There is no repository {owner}/{name}.")
-        return manifest
+        return manifest, 0.0
 
-    async def handle(self, owner: str, name: str, min_generation: int | None = None) -> Handle:
-        """The current generation, pinned, with all its packs known. Errors as `current`."""
-        manifest = await self.current(owner, name, min_generation)
-        settled = await settle(self.backend, owner, name, manifest)
-        if settled is not manifest:
-            self._remember((owner, name), settled, time.monotonic())
-        return Handle(self.backend.url, owner, name, settled)
+    def _gone_away(self, error: Exception) -> None:
+        now = time.monotonic()
+        if now - self._away_until > 10 * _AWAY_SECONDS:
+            log.warning("the store cannot be asked, reads go on at what is known: %s", error or "it does not answer")
+        if now >= self._away_until:
+            self._away_until = now + _AWAY_SECONDS
+
+    async def _ask(self, key: tuple[str, str], known: _Known | None, fresh: bool) -> tuple[Manifest | None, float]:
+        """What the store says, and when it was asked. One question at a time serves all who may believe it."""
+        now = time.monotonic()
+        begun, task = self._asking.get(key, (0.0, None))
+        if task is None or fresh or now - begun >= self.settings.freshness:
+            last = known.manifest if known is not None else None
+            begun, task = now, asyncio.get_running_loop().create_task(self._probe(*key, last))
+            self._asking[key] = (begun, task)
+            task.add_done_callback(functools.partial(self._asked, key))
+        return await asyncio.shield(task), begun
+
+    def _asked(self, key: tuple[str, str], task: asyncio.Task[Manifest | None]) -> None:
+        if self._asking.get(key, (0.0, None))[1] is task:
+            del self._asking[key]
+        if not task.cancelled() and not isinstance(task.exception(), StoreUnavailable):
+            self._away_until = 0.0
 
     async def handle_at(self, handle: Handle, number: int) -> Handle:
         """An earlier generation of the same registration, pinned. CursorExpired where it has been retired."""
@@ -116,15 +219,20 @@ class Repositories:
         if manifest is None or manifest.state != READY or manifest.registration != handle.manifest.registration:
             raise CursorExpired(f"generation {number} of {handle.owner}/{handle.name} is gone")
         settled = await settle(self.backend, handle.owner, handle.name, manifest)
-        return Handle(self.backend.url, handle.owner, handle.name, settled)
+        return self._pin(handle.owner, handle.name, settled, handle.stale)
 
-    async def supply(self, handle: Handle, ranges: Sequence[tuple[str, int, int]]) -> None:
-        """Bring ranges (file, offset, length) that a read found missing to this node.
+    def errand(self, handle: Handle) -> Errand:
+        """For one read: what it finds missing is brought by this."""
+        return Errand(self.supplier, handle)
 
-        A local folder lacks nothing, so that a read which asks all the same has met a damaged store: StoreUnavailable.
+    async def supply(self, handle: Handle, ranges: Sequence[tuple[str, int, int]]) -> Handle:
+        """Bring ranges (file, offset, length) that a read found missing to this node; the handle to go on with.
+
+        StoreUnavailable.
         """
-        names = ", ".join(sorted({name for name, _, _ in ranges}))
-        raise StoreUnavailable(f"The store has no more of {names} to give.", operation="read")
+        errand = self.errand(handle)
+        await errand.bring(Need(list(ranges)))
+        return errand.handle
 
     async def list(self, after: tuple[str, str] | None = None) -> AsyncIterator[tuple[str, str, Manifest]]:
         """Every repository that is not deleted, in the order of the store's keys, after the one given."""
@@ -195,7 +303,12 @@ class Repositories:
         return text if layout.is_operation(text) else None
 
     def _remember(self, key: tuple[str, str], manifest: Manifest, now: float) -> None:
-        self._known[key] = (manifest, now)
+        last = self._known.get(key)
+        if last is not None and last.manifest.number > manifest.number and last.asked > now:
+            return  # a question that was asked later has been answered before
+        if last is not None and last.manifest.number == manifest.number:
+            manifest = last.manifest if last.manifest.nonce == manifest.nonce else manifest
+        self._known[key] = _Known(manifest, now)
         self._known.move_to_end(key)
         while len(self._known) > self.settings.manifests:
             self._known.popitem(last=False)

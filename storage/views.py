@@ -2,19 +2,18 @@
 
 What is opened is kept for the process: indexes and file descriptors belong to a registration and are shared by all of
 its generations, views to one generation. Everything that is kept is immutable in the store, so nothing has to be
-checked again. Bytes are read with pread(2), never mapped: a cold or truncated map stops or kills every thread of the
-process.
+checked again. Bytes of a store that is no local folder come from the node's cache; what is not there yet is a `Need`,
+already when a generation is opened.
 """
 
 from __future__ import annotations
 
-import os
 import threading
+import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
@@ -22,29 +21,35 @@ import orjson
 from pack.errors import BadIndex, CorruptData, StoreUnavailable
 from pack.index import Index
 from pack.limits import Limits
+from pack.needs import Needs
 from pack.reader import ObjectCache, Objects, PackFile
 from pack.view import View
-from storage import layout
+from storage import cache, descriptors, layout
 from storage.backend import Backend
-from storage.manifest import Manifest, PackRecord, packs_from_rows
+from storage.manifest import Manifest, PackRecord, RefsRecord, packs_from_rows
+from storage.objects import CachedObjects, NoObjects, Unopened
 from storage.open import open_backend
 from storage.refs import RefsReader
+from storage.sources import CachedSource, LocalSource, RepositorySource
 
 if TYPE_CHECKING:
     from storage.repository import Handle
 
+__all__ = ["Unopened", "configure", "forget", "glance", "open_objects", "open_view", "settle", "tidy"]
+
 _VIEWS = 64
 _REPOSITORIES = 256
 _INDEX_BYTES = 512 << 20
-_OPEN_FILES = 512
 # Reads of stored objects have no limit of their own: what came in was within the limits of its ingest.
 _LIMITS = replace(Limits(), object_bytes=None, delta_depth=None)
 
+_Key = tuple[str, str, str, int, str]
+
 _lock = threading.RLock()
 _cache = ObjectCache(64 << 20)
-_views: OrderedDict[tuple[str, str, int, str], View] = OrderedDict()
-_repositories: OrderedDict[tuple[str, str], _Repository] = OrderedDict()
-_files: OrderedDict[str, _File] = OrderedDict()
+_views: OrderedDict[_Key, View] = OrderedDict()
+_glances: OrderedDict[_Key, View] = OrderedDict()
+_repositories: OrderedDict[tuple[str, str, str], _Repository] = OrderedDict()
 
 
 def configure(*, object_cache_bytes: int) -> None:
@@ -59,33 +64,62 @@ def forget() -> None:
     """Close all that this process has opened (descriptors in use by a running read stay open until it ends)."""
     with _lock:
         _views.clear()
+        _glances.clear()
         _repositories.clear()
-        _files.clear()
+        descriptors.clear()
+        cache.pieces.clear()
+
+
+def tidy() -> None:
+    """Let go of what others have made room of; to be called now and then by a process that has nothing to do."""
+    descriptors.tidy()
 
 
 def open_view(handle: Handle) -> View:
-    """The generation of `handle` (a settled one), opened now or before. CorruptData, BadIndex."""
+    """The generation of `handle` (a settled one), opened now or before. Need; CorruptData, BadIndex."""
+    if handle.pieces:
+        cache.pieces.add(handle.pieces)
     manifest = handle.manifest
-    key = (handle.store, handle.namespace, manifest.number, manifest.nonce)
+    key = _key(handle)
     with _lock:
         view = _views.get(key)
         if view is not None:
             _views.move_to_end(key)
             return view
-        repository = _repository(handle.store, handle.owner, handle.name, handle.namespace)
+        repository = _repository(handle)
     # Reading a large index takes its time: only those who want this very repository wait for it.
     objects = repository.objects(manifest.packs)
-    view = View(objects, repository.refs(manifest), manifest.number, handle.namespace)
+    refs = glance(handle).refs
+    view = View(objects, refs, manifest.number, handle.namespace)
     with _lock:
         view = _views.setdefault(key, view)
         _drop()
         return view
 
 
-def open_objects(handle: Handle, more: Sequence[PackRecord] = ()) -> Objects:
-    """The objects of `handle` and of packs that are in the store but not published yet."""
+def glance(handle: Handle) -> View:
+    """The generation without its objects, unless they are open already: asking for one is Unopened."""
+    key = _key(handle)
     with _lock:
-        repository = _repository(handle.store, handle.owner, handle.name, handle.namespace)
+        view = _views.get(key) or _glances.get(key)
+        if view is None:
+            if handle.pieces:
+                cache.pieces.add(handle.pieces)
+            repository = _repository(handle)
+            objects = NoObjects(handle.namespace, repository.source, _cache)
+            refs = repository.refs(handle.manifest)
+            view = _glances[key] = View(objects, refs, handle.generation, handle.namespace)
+            while len(_glances) > _VIEWS:
+                _glances.popitem(last=False)
+        return view
+
+
+def open_objects(handle: Handle, more: Sequence[PackRecord] = ()) -> Objects:
+    """The objects of `handle` and of packs that are in the store but not published yet. Need."""
+    if handle.pieces:
+        cache.pieces.add(handle.pieces)
+    with _lock:
+        repository = _repository(handle)
     return repository.objects((*handle.manifest.packs, *more))
 
 
@@ -100,106 +134,103 @@ async def settle(backend: Backend, owner: str, name: str, manifest: Manifest) ->
     return replace(manifest, packs=(*packs_from_rows(orjson.loads(data)), *manifest.packs), packs_table=None)
 
 
-class LocalSource:
-    """`pack.reader.Source` over the files of one repository in a local folder; names are keys below the repository."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = str(folder)
-
-    def read(self, name: str, offset: int, length: int) -> bytes:
-        return _pread(_file(f"{self._folder}/{name}"), offset, length)
-
-    def read_whole(self, name: str) -> bytes:
-        """All of a file that is read once: its descriptor is not kept."""
-        file = _File(f"{self._folder}/{name}")
-        return _pread(file, 0, os.fstat(file.fd).st_size)
-
-
-class _File:
-    """A descriptor that is closed when nobody holds it any more: readers outlive its place in the cache."""
-
-    def __init__(self, path: str) -> None:
-        self.fd = -1
-        try:
-            self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as error:
-            raise CorruptData(f"{path.rpartition('/')[2]} is missing from the store.") from error
-        except OSError as error:
-            raise StoreUnavailable(f"The store failed to open a file: {error.strerror}.", operation="open") from error
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-
-
-def _pread(file: _File, offset: int, length: int) -> bytes:
-    try:
-        data = os.pread(file.fd, length, offset)
-        while len(data) < length and (more := os.pread(file.fd, length - len(data), offset + len(data))):
-            data += more
-    except OSError as error:
-        raise StoreUnavailable(f"The store failed to read a file: {error.strerror}.", operation="read") from error
-    return data
-
-
-def _file(path: str) -> _File:
-    with _lock:
-        file = _files.get(path)
-        if file is not None:
-            _files.move_to_end(path)
-            return file
-        file = _files[path] = _File(path)
-        while len(_files) > _OPEN_FILES:
-            _files.popitem(last=False)
-        return file
-
-
 class _Repository:
     """What one registration has open, for all of its generations."""
 
-    def __init__(self, namespace: str, source: LocalSource) -> None:
+    def __init__(self, namespace: str, source: RepositorySource) -> None:
         self.namespace = namespace
         self.source = source
         self.index_bytes = 0
         self._packs: dict[str, PackFile] = {}
+        self._mended: set[object] = set()
         self._lock = threading.Lock()
 
     def objects(self, records: Sequence[PackRecord]) -> Objects:
-        # The newest pack first: what was fetched last is asked for most.
+        needs = Needs()
+        packs: list[PackFile] = []
         with self._lock:
-            packs = [self._pack(record) for record in reversed(records)]
-        return Objects(self.namespace, packs, self.source, _cache, _LIMITS)
+            # The newest pack first: what was fetched last is asked for most.
+            for record in reversed(records):
+                with needs:
+                    packs.append(self._pack(record))
+        needs.settle()
+        if isinstance(self.source, LocalSource):
+            return Objects(self.namespace, packs, self.source, _cache, _LIMITS)
+        return CachedObjects(self.namespace, packs, self.source, _cache, _LIMITS)
 
     def refs(self, manifest: Manifest) -> RefsReader:
         record = manifest.refs
-        key = record.key if record else ""
+        if record is None:
+            return RefsReader(None, manifest.changes, manifest.head, lambda offset, length: b"")
+        self.source.expect(record.key, record.size)
+        crcs = {offset: crc for _, offset, _, crc in record.blocks}
         return RefsReader(
-            record, manifest.changes, manifest.head, lambda offset, length: self.source.read(key, offset, length)
+            record,
+            manifest.changes,
+            manifest.head,
+            lambda offset, length: self._refs_block(record, offset, length, crcs.get(offset)),
         )
+
+    def _refs_block(self, record: RefsRecord, offset: int, length: int, crc: int | None) -> bytes:
+        data = self.source.read(record.key, offset, length)
+        if crc is None or zlib.crc32(data) == crc:
+            self._mended.discard((record.key, offset))
+        elif self._mend((record.key, offset), record.key, [(offset, length)]):
+            data = self.source.read(record.key, offset, length)
+        return data
+
+    def _mend(self, what: object, name: str, ranges: list[tuple[int, int]] | None = None) -> bool:
+        """Whether damage may be the cache's: it is dropped there, once."""
+        if what in self._mended:
+            return False
+        self._mended.add(what)
+        return self.source.distrust(name, ranges)
 
     def _pack(self, record: PackRecord) -> PackFile:
         pack = self._packs.get(record.name)
         if pack is None:
             name = layout.index(record.name)
-            data = self.source.read_whole(name)
-            index = Index.parse(data, verify=True)
-            if index.pack_checksum != record.checksum or len(index) != record.objects:
-                raise BadIndex(f"{name} is the index of another pack.")
+            self.source.expect(layout.pack(record.name), record.size)
+            try:
+                index, size = self._index(name, record)
+            except BadIndex:
+                if not self._mend(name, name):
+                    raise
+                index, size = self._index(name, record)
+            self._mended.discard(name)
             pack = self._packs[record.name] = PackFile(layout.pack(record.name), record.size, index)
-            self.index_bytes += len(data)
+            self.index_bytes += size
         return pack
 
+    def _index(self, name: str, record: PackRecord) -> tuple[Index, int]:
+        data = self.source.read_whole(name)
+        index = Index.parse(data, verify=True)
+        if index.pack_checksum != record.checksum or len(index) != record.objects:
+            raise BadIndex(f"{name} is the index of another pack.")
+        return index, len(data)
 
-def _repository(store: str, owner: str, name: str, namespace: str) -> _Repository:
-    repository = _repositories.get((store, namespace))
+
+def _key(handle: Handle) -> _Key:
+    folder = handle.cache.folder if handle.cache else ""
+    return handle.store, folder, handle.namespace, handle.generation, handle.manifest.nonce
+
+
+def _repository(handle: Handle) -> _Repository:
+    key = (handle.store, handle.cache.folder if handle.cache else "", handle.namespace)
+    repository = _repositories.get(key)
     if repository is None:
-        backend = open_backend(store)
-        folder = backend.local_path(layout.latest(owner, name))
-        if folder is None:
-            raise StoreUnavailable("Only stores in a local folder can be read so far.")
-        repository = _repositories[store, namespace] = _Repository(namespace, LocalSource(folder.parent.parent))
-    _repositories.move_to_end((store, namespace))
+        repository = _repositories[key] = _Repository(handle.namespace, _source(handle))
+    _repositories.move_to_end(key)
     return repository
+
+
+def _source(handle: Handle) -> RepositorySource:
+    if handle.cache is not None:
+        return CachedSource(handle.cache, handle.cache.shelf(handle.store, handle.namespace))
+    folder = open_backend(handle.store).local_path(layout.latest(handle.owner, handle.name))
+    if folder is None:
+        raise StoreUnavailable("A store that is no local folder is read through a cache, and none is set up.")
+    return LocalSource(folder.parent.parent)
 
 
 def _drop() -> None:
@@ -210,5 +241,6 @@ def _drop() -> None:
     while len(_repositories) > 1 and (len(_repositories) > _REPOSITORIES or used > _INDEX_BYTES):
         _, dropped = _repositories.popitem(last=False)
         used -= dropped.index_bytes
-        for key in [key for key in _views if key[1] == dropped.namespace]:
-            del _views[key]
+        for kept in (_views, _glances):
+            for key in [key for key in kept if key[2] == dropped.namespace]:
+                del kept[key]

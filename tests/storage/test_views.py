@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pack.errors import BadIndex, CorruptData, CorruptObject, PackhouseError
-from storage import layout, publish, views
+from storage import descriptors, layout, publish, views
 from storage.backend import Backend
 from storage.manifest import Head
 from storage.repository import Handle, Repositories, open_view
@@ -16,7 +16,7 @@ from tests.storage.support import NAME, OWNER, ingest
 from tests.support.generate import Repositories as Generated
 
 
-def descriptors() -> int:
+def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -56,17 +56,17 @@ async def test_registrations_share_nothing(backend: Backend, repositories: Gener
 async def test_descriptors_are_bounded_and_given_back(
     backend: Backend, repositories: Generated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "_OPEN_FILES", 3)
-    before = descriptors()
+    monkeypatch.setattr(descriptors, "MOST", 3)
+    before = open_files()
     for _ in range(6):
         await publish.delete(backend, OWNER, NAME) if _ else None
         await ingest(backend, repositories["linear"])
         view = open_view(await handle(backend))
         for oid in list(view.objects.packs[0].index.oids()):
             view.objects.read(oid)
-        assert descriptors() <= before + 4
+        assert open_files() <= before + 4
     views.forget()
-    assert descriptors() <= before + 1
+    assert open_files() <= before + 1
     for oid in list(view.objects.packs[0].index.oids()):
         view.objects.read(oid)
     del view

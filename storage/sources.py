@@ -1,0 +1,196 @@
+"""Where the bytes of an opened repository come from: the files of a local store, or the node's cache.
+
+Both are `pack.reader.Source`; names are keys below the repository. They are synchronous and used in the serving
+process and in workers alike. What the cache lacks is a `Need`; the serving process brings it (`storage.supply`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from pack.errors import CorruptData, StoreUnavailable
+from pack.source import Need
+from storage import cache, descriptors
+from storage.cache import Place
+from storage.descriptors import File
+
+log = logging.getLogger("packhouse.cache")
+
+
+class RepositorySource(Protocol):
+    def read(self, name: str, offset: int, length: int) -> bytes: ...
+
+    def read_whole(self, name: str) -> bytes:
+        """All of a file that is read once: it is not kept open."""
+        ...
+
+    def expect(self, name: str, size: int) -> None:
+        """Say how many bytes a file has."""
+        ...
+
+    def distrust(self, name: str, ranges: list[tuple[int, int]] | None = None) -> bool:
+        """These (offset, length) of a file, or all of it, turned out damaged: whether reading again may help."""
+        ...
+
+
+class LocalSource:
+    """The files of one repository in a local folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def expect(self, name: str, size: int) -> None:
+        """The store is what it is."""
+
+    def distrust(self, name: str, ranges: list[tuple[int, int]] | None = None) -> bool:
+        return False
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        try:
+            file = descriptors.get(f"{self._folder}/{name}")
+            return file.read(offset, length)
+        except OSError as error:
+            raise _refused(name, error) from error
+
+    def read_whole(self, name: str) -> bytes:
+        try:
+            file = File(f"{self._folder}/{name}")
+            return file.read(0, file.size)
+        except OSError as error:
+            raise _refused(name, error) from error
+
+
+def _refused(name: str, error: OSError) -> CorruptData | StoreUnavailable:
+    if isinstance(error, FileNotFoundError):
+        return CorruptData(f"{name.rpartition('/')[2]} is missing from the store.")
+    return StoreUnavailable(f"The store failed to read a file: {error.strerror}.", operation="read")
+
+
+class CachedSource:
+    """What the node's cache has of one repository. `shelf` is its folder there."""
+
+    def __init__(self, place: Place, shelf: str) -> None:
+        self.place = place
+        self.shelf = shelf
+        self._sizes: dict[str, int] = {}
+        self._in_blocks: set[str] = set()
+
+    def expect(self, name: str, size: int) -> None:
+        self._sizes[name] = size
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        size = self._sizes[name]
+        length = max(0, min(length, size - offset))
+        if name not in self._in_blocks:
+            data = self._of_whole(name, offset, length)
+            if data is not None:
+                return data
+            self._in_blocks.add(name)
+        data = self._of_blocks(name, offset, length)
+        if data is None:
+            # It may have been brought whole since.
+            data = self._of_whole(name, offset, length)
+            if data is None:
+                raise Need([(name, offset, length)])
+            self._in_blocks.discard(name)
+        return data
+
+    def read_whole(self, name: str) -> bytes:
+        path = cache.whole_path(self.shelf, name)
+        with contextlib.suppress(OSError):
+            file = File(path)
+            file.stamp()
+            data = file.read(0, file.size)
+            if len(data) == file.size:
+                return data
+        data = cache.pieces.get(self.shelf, name, -1) or b""
+        if not data:
+            raise Need([(name, 0, 0)])
+        return data
+
+    def distrust(self, name: str, ranges: list[tuple[int, int]] | None = None) -> bool:
+        """Take files of the cache away whose bytes are not what they should be.
+
+        One that others have brought anew meanwhile stays: then it is enough to read again.
+        """
+        gone = [(cache.whole_path(self.shelf, name), -1)]
+        numbers: set[int] = set()
+        if ranges is None:
+            numbers = cache.block_numbers(self.shelf, name)
+        else:
+            for offset, length in ranges:
+                numbers.update(self.place.blocks(offset, length))
+        folder = cache.blocks_path(self.shelf, name)
+        gone += [(f"{folder}/{number}", number) for number in sorted(numbers)]
+        found = [_distrust(path) | cache.pieces.drop(self.shelf, name, number) for path, number in gone]
+        self._in_blocks.discard(name)
+        if any(found):
+            log.warning("the cache had damaged bytes of %s; they are fetched again", name)
+        return any(found)
+
+    def _of_whole(self, name: str, offset: int, length: int) -> bytes | None:
+        data = self._pread(cache.whole_path(self.shelf, name), self._sizes[name], offset, length)
+        if data is None:
+            kept = cache.pieces.get(self.shelf, name, -1)
+            data = None if kept is None else kept[offset : offset + length]
+        return data
+
+    def _of_blocks(self, name: str, offset: int, length: int) -> bytes | None:
+        parts = []
+        for part in self._parts(name, offset, length):
+            if part is None:
+                return None
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _parts(self, name: str, offset: int, length: int) -> Iterator[bytes | None]:
+        block, size = self.place.block, self._sizes[name]
+        folder = cache.blocks_path(self.shelf, name)
+        for number in self.place.blocks(offset, length):
+            start = number * block
+            begin, end = max(offset, start), min(offset + length, start + block)
+            data = self._pread(f"{folder}/{number}", min(block, size - start), begin - start, end - begin)
+            if data is None:
+                kept = cache.pieces.get(self.shelf, name, number)
+                data = None if kept is None else kept[begin - start : end - start]
+            yield data
+
+    @staticmethod
+    def _pread(path: str, size: int, offset: int, length: int) -> bytes | None:
+        """None where the file is not there, not of its size, or cannot be read."""
+        try:
+            file = descriptors.get(path)
+            if not file.stamp():
+                descriptors.forget(path)
+                file = descriptors.get(path)
+            if file.size == size:
+                data = file.read(offset, length)
+                if len(data) == length:
+                    return data
+            log.warning("a file of the cache has %d bytes instead of %d; it is fetched again", file.size, size)
+            _distrust(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.warning("the cache cannot be read: %s", error.strerror)
+            descriptors.forget(path)
+        return None
+
+
+def _distrust(path: str) -> bool:
+    """Unlink a file, unless it is another one than this process has read; whether there was any."""
+    opened = descriptors.forget(path)
+    try:
+        found = os.stat(path)  # noqa: PTH116
+        if opened is None or opened.inode == (found.st_dev, found.st_ino):
+            os.unlink(path)  # noqa: PTH108
+    except FileNotFoundError:
+        return opened is not None
+    except OSError:
+        return False
+    return True
