@@ -8,7 +8,7 @@ from __future__ import annotations
 from pack.errors import CorruptData
 from storage import layout
 from storage.backend import Backend, NotThere
-from storage.manifest import Manifest
+from storage.manifest import TOMBSTONE, Manifest
 
 _STEPS = 8  # that many generations are looked at one by one before the search gallops
 
@@ -29,18 +29,22 @@ async def newest(backend: Backend, owner: str, name: str, known: Manifest | None
     """The newest generation, whatever its state; None where none ever was. `known` spares reading the hint."""
     manifest = known or await _hint(backend, owner, name)
     number = manifest.number if manifest else 0
-    for _ in range(_STEPS):
-        following = await read(backend, owner, name, number + 1)
-        if following is None:
-            break
-        manifest, number = following, number + 1
-    else:
-        number = await _gallop(backend, owner, name, number)
-        # Between the last probe and this read more may have come: the next call finds them.
-        manifest = await read(backend, owner, name, number)
-    if manifest is not None and manifest.state == "tombstone":
-        raise CorruptData(f"The newest generation of {owner}/{name} is a tombstone.")
-    return manifest
+    while True:
+        start = number
+        for _ in range(_STEPS):
+            following = await read(backend, owner, name, number + 1)
+            if following is None:
+                break
+            manifest, number = following, number + 1
+        else:
+            number = await _gallop(backend, owner, name, number)
+            # Between the last probe and this read more may have come: the next call finds them.
+            manifest = await read(backend, owner, name, number)
+        if manifest is None or manifest.state != TOMBSTONE:
+            return manifest
+        # Retired since it was found: then it has successors.
+        if number == start:
+            raise CorruptData(f"The newest generation of {owner}/{name} is a tombstone.")
 
 
 async def _hint(backend: Backend, owner: str, name: str) -> Manifest | None:

@@ -4,11 +4,13 @@
       objects/pack/pack-{40 random hex}.pack .idx    immutable; named at random: names are needed before checksums
       packhouse/generations/{number:020}             the authority: a manifest each, created once, never deleted
       packhouse/latest                               a hint: a copy of a recent manifest
-      packhouse/refs-{hash}                          a sorted immutable table of all refs
-      packhouse/packs-{hash}                         the packs of a manifest that has too many to name them itself
+      packhouse/refs-{hash}-{random}                 a sorted immutable table of all refs
+      packhouse/packs-{hash}-{random}                the packs of a manifest that has too many to name them itself
+      packhouse/{kind}-{pack set}[-…]                sidecars: derived from a set of packs, and named by it
       packhouse/operation                            the id of the operation that was started last (a hint, too)
     _packhouse/format                                the version of all this
     _packhouse/cursor-key                            what cursors are authenticated with
+    _packhouse/gc                                    written when gc begins: its time is the store's clock
     _packhouse/operations/{id}[.cancel|.end]         operations
     _packhouse/proof/…                               scratch of the start-up proof
 
@@ -19,13 +21,19 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Iterable
+from hashlib import sha256
 
 from pack.errors import BadParameter
 
 FORMAT_KEY = "_packhouse/format"
 CURSOR_KEY = "_packhouse/cursor-key"
+GC_KEY = "_packhouse/gc"
 OPERATIONS = "_packhouse/operations/"
 PROOF = "_packhouse/proof/"
+PACKS = "objects/pack/"
+TABLES = ("packhouse/refs-", "packhouse/packs-")
+SIDECARS = ("packhouse/objects-", "packhouse/graph-", "packhouse/snapshot-")
 
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _OPERATION = re.compile(r"[0-9a-z]{8,40}")
@@ -63,6 +71,19 @@ def pack(name: str) -> str:
 
 def index(name: str) -> str:
     return f"objects/pack/{name}.idx"
+
+
+def table(stem: str) -> str:
+    """A key of its own for a table whose contents give `stem`.
+
+    Were it named by its contents alone, a writer could find it there and rely on it while gc is about to delete it.
+    """
+    return f"{stem}-{secrets.token_hex(4)}"
+
+
+def pack_set(names: Iterable[str]) -> str:
+    """What sidecars are named by: 40 hex digits that stand for a set of packs."""
+    return sha256("\n".join(sorted(names)).encode()).hexdigest()[:40]
 
 
 def generations(owner: str, name: str) -> str:

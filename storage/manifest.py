@@ -20,6 +20,8 @@ JSON of at most 64 KB, written once under its generation's number. Version 1:
     closed         whether every commit of every pack has all its ancestors in the packs (`storage.connectivity`)
     upstream       {url, mode, refspecs, credential}: a credential is a reference or sealed, never plain
     operation      the operation that made this generation, or null
+    swept          gc may have deleted packs and tables that no manifest names and that the store's listing says were
+                   written before this time (`storage.gc`); 0 where it never did
 
 Ref names are bytes: JSON holds them percent-encoded where they are not plain ASCII. Oids are hex.
 """
@@ -130,6 +132,7 @@ class Manifest:
     closed: bool = True
     upstream: UpstreamRecord | None = None
     operation: str | None = None
+    swept: float = 0.0
 
     @property
     def ready(self) -> bool:
@@ -175,6 +178,7 @@ class Manifest:
                 "closed": self.closed,
                 "upstream": self.upstream and _upstream_out(self.upstream),
                 "operation": self.operation,
+                "swept": self.swept,
             }
         data = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
         if len(data) > MANIFEST_BYTES_MAX or len(self.changes) > CHANGES_MAX:
@@ -232,6 +236,7 @@ def _manifest_in(document: dict[str, Any]) -> Manifest:
         if upstream
         else None,
         operation=document["operation"],
+        swept=float(document.get("swept", 0.0)),
     )
 
 

@@ -6,6 +6,7 @@ create-only: of all writers that follow one base exactly one wins, and the other
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ from storage.refs import RefsReader, RefsTable, changes_between
 from storage.views import settle
 
 INLINE_PACKS = 100
+_PAUSES = (0.1, 0.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,15 @@ async def prepare(
     return replace(manifest, refs=await _write_table(backend, prefix, refs), changes={})
 
 
+async def insist(backend: Backend, owner: str, name: str, manifest: Manifest) -> Won | Lost:
+    """`publish`, called again a few times when the store does not answer: the question must not stay open."""
+    for pause in _PAUSES:
+        with contextlib.suppress(StoreUnavailable):
+            return await publish(backend, owner, name, manifest)
+        await asyncio.sleep(pause)
+    return await publish(backend, owner, name, manifest)
+
+
 async def publish(backend: Backend, owner: str, name: str, manifest: Manifest) -> Won | Lost:
     """Write `manifest` as its generation. It must follow one that was read, and all that it names must be in the store.
 
@@ -132,6 +143,11 @@ async def publish(backend: Backend, owner: str, name: str, manifest: Manifest) -
     return Won(manifest)
 
 
+async def bury(backend: Backend, owner: str, name: str, manifest: Manifest) -> None:
+    """Overwrite the manifest of a generation that has a successor with its tombstone. Its key stays."""
+    await backend.put(layout.generation(owner, name, manifest.number), manifest.tombstone().to_bytes())
+
+
 async def retire(backend: Backend, owner: str, name: str, number: int) -> None:
     """Overwrite a generation that is not the newest with its tombstone, for gc."""
     newest = await generations.newest(backend, owner, name)
@@ -139,7 +155,7 @@ async def retire(backend: Backend, owner: str, name: str, number: int) -> None:
         raise ValueError("only a generation that has a successor can be retired")
     old = await generations.read(backend, owner, name, number)
     if old is not None:
-        await backend.put(layout.generation(owner, name, number), old.tombstone().to_bytes())
+        await bury(backend, owner, name, old)
 
 
 async def all_refs(backend: Backend, owner: str, name: str, manifest: Manifest) -> list[Ref]:
@@ -164,8 +180,16 @@ async def _write_table(backend: Backend, prefix: str, refs: Sequence[Ref]) -> An
     table = RefsTable(refs)
     if not table.data:
         return None
-    await backend.create(prefix + table.record.key, table.data)
-    return table.record
+    record = replace(table.record, key=layout.table(table.record.key))
+    await backend.create(prefix + record.key, table.data)
+    return record
+
+
+async def fitted(backend: Backend, prefix: str, manifest: Manifest) -> Manifest:
+    """A settled manifest with its packs in a table where they are many."""
+    if len(manifest.packs) > INLINE_PACKS:
+        return await _spill_packs(backend, prefix, manifest)
+    return replace(manifest, packs_table=None)
 
 
 async def _spill_packs(backend: Backend, prefix: str, manifest: Manifest) -> Manifest:
@@ -173,6 +197,6 @@ async def _spill_packs(backend: Backend, prefix: str, manifest: Manifest) -> Man
     keep = INLINE_PACKS // 2
     data = orjson.dumps(pack_rows(manifest.packs[:-keep]))
     checksum = sha256(data).digest()
-    key = f"packhouse/packs-{checksum.hex()[:40]}"
+    key = layout.table(f"packhouse/packs-{checksum.hex()[:40]}")
     await backend.create(prefix + key, data)
     return replace(manifest, packs=manifest.packs[-keep:], packs_table=PacksTable(key, checksum))
