@@ -5,6 +5,8 @@ Numbers have no gaps and their keys are never deleted, so the newest generation 
 
 from __future__ import annotations
 
+import time
+
 from pack.errors import CorruptData
 from storage import layout
 from storage.backend import Backend, NotThere
@@ -45,6 +47,15 @@ async def newest(backend: Backend, owner: str, name: str, known: Manifest | None
         # Retired since it was found: then it has successors.
         if number == start:
             raise CorruptData(f"The newest generation of {owner}/{name} is a tombstone.")
+
+
+async def is_open(backend: Backend, owner: str, name: str, number: int, seconds: float) -> bool:
+    """Whether a request may begin at that generation: it is the newest, or has had a successor for less than that.
+
+    gc gives those that do time to end (`storage.gc`).
+    """
+    following = await read(backend, owner, name, number + 1)
+    return following is None or (following.state != TOMBSTONE and time.time() - following.created < seconds)
 
 
 async def _hint(backend: Backend, owner: str, name: str) -> Manifest | None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Iterable
 from hashlib import sha256
 
@@ -37,6 +38,9 @@ SIDECARS = ("packhouse/objects-", "packhouse/graph-", "packhouse/snapshot-")
 
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _OPERATION = re.compile(r"[0-9a-z]{8,40}")
+_TIMED = re.compile(r"[0-9a-f]{11}[0-9a-f]{20}")
+_PACK_NAME = re.compile(r"pack-[0-9a-f]{40}")
+_PACK_SET = re.compile(r"[0-9a-f]{40}")
 
 
 def is_segment(text: str) -> bool:
@@ -65,6 +69,10 @@ def pack_name() -> str:
     return f"pack-{secrets.token_hex(20)}"
 
 
+def is_pack_name(text: str) -> bool:
+    return _PACK_NAME.fullmatch(text) is not None
+
+
 def pack(name: str) -> str:
     return f"objects/pack/{name}.pack"
 
@@ -86,6 +94,10 @@ def pack_set(names: Iterable[str]) -> str:
     return sha256("\n".join(sorted(names)).encode()).hexdigest()[:40]
 
 
+def is_pack_set(text: str) -> bool:
+    return _PACK_SET.fullmatch(text) is not None
+
+
 def generations(owner: str, name: str) -> str:
     return f"{repository(owner, name)}packhouse/generations/"
 
@@ -104,6 +116,16 @@ def last_operation(owner: str, name: str) -> str:
 
 def is_operation(id_: str) -> bool:
     return _OPERATION.fullmatch(id_) is not None
+
+
+def operation_id() -> str:
+    """A new one. They sort by the time when they were made, to the millisecond."""
+    return f"{int(time.time() * 1000):011x}{secrets.token_hex(10)}"
+
+
+def operation_time(id_: str) -> float | None:
+    """When an id was made, in seconds since 1970; None for what is none."""
+    return int(id_[:11], 16) / 1000 if _TIMED.fullmatch(id_) else None
 
 
 def operation(id_: str) -> str:

@@ -146,7 +146,13 @@ class Manifest:
 
     def tombstone(self) -> Manifest:
         """What gc leaves of it: the number stays taken."""
-        return Manifest(number=self.number, state=TOMBSTONE, nonce=self.nonce, registration=self.registration)
+        return Manifest(
+            number=self.number,
+            state=TOMBSTONE,
+            nonce=self.nonce,
+            registration=self.registration,
+            created=self.created,
+        )
 
     def to_bytes(self) -> bytes:
         """JSON; ManifestTooLarge above 64 KB."""

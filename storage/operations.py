@@ -8,7 +8,6 @@ first that looks, and a runner that comes back later cannot bring it to life aga
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field, replace
@@ -74,7 +73,7 @@ class Operations:
 
     async def create(self, kind: str, owner: str, name: str) -> Operation:
         """A queued operation, from now on the one that `last` names for this repository."""
-        id_ = f"{int(time.time() * 1000):011x}{secrets.token_hex(10)}"
+        id_ = layout.operation_id()
         operation = Operation(id_, kind, owner, name, lease=time.time() + self.lease_seconds)
         await self._write(operation)
         await self.backend.put(layout.last_operation(owner, name), id_.encode())
