@@ -5,8 +5,10 @@ Links and gitlinks are not text. A file that cannot or shall not be searched sta
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from pack.errors import NotFound, PackhouseError, TooLarge, WrongType
@@ -18,6 +20,7 @@ from pack.treewalk import Enter, TreeWalk
 from pack.view import View
 
 SEGMENT_BYTES: Final = 8 << 20
+STEP: Final = 256  # bytes between two places whose line number is remembered
 _BATCH: Final = 512  # files read in one go, in the order of the packs
 _BATCH_BYTES: Final = 32 << 20
 
@@ -46,6 +49,12 @@ class Segment:
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     reasons: dict[int, str] = field(default_factory=dict)
+    marks: array[int] = field(default_factory=lambda: array("I"))
+
+    def newlines(self, offset: int) -> int:
+        """How many newlines of the buffer lie before `offset`."""
+        mark = offset // STEP
+        return self.marks[mark] + self.buffer.count(b"\n", mark * STEP, offset)
 
 
 class _Builder:
@@ -69,7 +78,15 @@ class _Builder:
 
     def done(self) -> Segment:
         self.segment.buffer = b"\n".join(self.parts)
+        self.segment.marks = _marks(self.segment.buffer)
         return self.segment
+
+
+def _marks(buffer: bytes) -> array[int]:
+    """The newlines before every place that is a multiple of STEP: counted anew, they would cost a search its time."""
+    count = buffer.count
+    each = (count(b"\n", place, place + STEP) for place in range(0, len(buffer), STEP))
+    return array("I", accumulate(each, initial=0))
 
 
 def segments(

@@ -12,11 +12,11 @@ from heapq import merge
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from pack.lines import MAX_COLUMNS, Line, lines
 from pack.pattern import Pattern, Span, union
 
-MAX_COLUMNS: Final = 1000
-# To find all matches of a line is quadratic in the worst case: this bounds the bytes that one line may have looked at.
-_LINE_WORK: Final = 64 << 20
+__all__ = ["MAX_COLUMNS", "Hit", "Options", "Resume", "Searcher", "is_binary"]
+
 _FIRST_FEW: Final = 8000
 
 
@@ -70,27 +70,35 @@ class Searcher:
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self.patterns = list(patterns)
-        self._any = self.patterns[0].seek if len(self.patterns) == 1 else union(self.patterns)
+        self._any = union(self.patterns) if len(self.patterns) > 1 else None
 
     def candidate(self, buffer: bytes, pos: int, end: int) -> int:
         """The first place where a line may hit; -1 where none does."""
-        if self._any is None:
+        seek = self.patterns[0].seek if len(self.patterns) == 1 else self._any
+        if seek is None:
             return pos
-        found = self._any(buffer, pos, end)
+        found = seek(buffer, pos, end)
         return -1 if found is None else found[0]
+
+    @property
+    def simple(self) -> bool:
+        """Whether there is but one pattern, so that `lines` can be asked."""
+        return len(self.patterns) == 1
+
+    def lines(self, buffer: bytes, start: int, end: int) -> Iterator[Line]:
+        """The lines of one file in which the one pattern matches, neither numbered nor with context."""
+        return lines(self.patterns[0], buffer, start, end)
 
     def hits(
         self, buffer: bytes, start: int, end: int, options: Options = Options(), resume: Resume | None = None
     ) -> Iterator[Hit]:
         """The hits of one file, which lies at [start, end), by line and then by pattern."""
-        if resume is None and len(self.patterns) == 1 and not options.before and not options.after:
-            return _plain(self.patterns[0], buffer, start, end, options.max_lines)
         at, line = (start, 1) if resume is None else (resume.offset, resume.line)
         found = self._numbered(buffer, at, end, line)
         return _shown(buffer, start, end, found, options, resume)
 
     def _numbered(self, buffer: bytes, at: int, end: int, line: int) -> Numbered:
-        each = [_lines(pattern, i, buffer, at, end) for i, pattern in enumerate(self.patterns)]
+        each = [_found(pattern, i, buffer, at, end) for i, pattern in enumerate(self.patterns)]
         for found in each[0] if len(each) == 1 else merge(*each):
             line += buffer.count(b"\n", at, found.start)
             at = found.start
@@ -108,94 +116,9 @@ class _Found(NamedTuple):
 Numbered = Iterator[tuple[int, _Found]]
 
 
-def _lines(pattern: Pattern, number: int, buffer: bytes, pos: int, end: int) -> Iterator[_Found]:
-    """The lines from `pos` (the start of one) on where the pattern matches."""
-    find = pattern.find
-    word = pattern.word
-    while pos < end:
-        span = find(buffer, pos, end)
-        if span is None:
-            return
-        first = span[0]
-        if first == end and buffer[end - 1] == 10:
-            return
-        start = buffer.rfind(b"\n", pos, first) + 1 or pos
-        stop = buffer.find(b"\n", first, end)
-        if stop < 0:
-            stop = end
-        if word:
-            span = pattern.first(buffer, start, start, stop, span)
-        if span is not None:
-            yield _columns(pattern, number, buffer, start, stop, span)
-        pos = stop + 1
-
-
-def _plain(pattern: Pattern, buffer: bytes, pos: int, end: int, most: int | None) -> Iterator[Hit]:
-    """What `_shown` gives for one pattern without context: most searches are that, and all cost is here."""
-    none: list[Span] = []
-    nth = 0
-    line = 1
-    at = pos
-    if pattern.needle is None or pattern.word:
-        for found in _lines(pattern, 0, buffer, pos, end):
-            nth += 1
-            line += buffer.count(b"\n", at, found.start)
-            at = found.start
-            yield Hit(line, at, found.end, 0, found.columns, found.cut, none, none, nth, line - 1)
-            if nth == most:
-                return
-        return
-    needle = pattern.needle
-    size = len(needle)
-    find = buffer.find
-    left = find(needle, pos, end)
-    while left >= 0:
-        start = buffer.rfind(b"\n", at, left) + 1 or at
-        line += buffer.count(b"\n", at, start)
-        at = start
-        stop = find(b"\n", left, end)
-        if stop < 0:
-            stop = end
-        columns = [(left - start, left - start + size)]
-        left = find(needle, left + size, end)
-        while 0 <= left < stop:
-            if len(columns) == MAX_COLUMNS:
-                left = find(needle, stop, end)
-                nth += 1
-                yield Hit(line, start, stop, 0, columns, True, none, none, nth, line - 1)
-                break
-            columns.append((left - start, left - start + size))
-            left = find(needle, left + size, end)
-        else:
-            nth += 1
-            yield Hit(line, start, stop, 0, columns, False, none, none, nth, line - 1)
-        if nth == most:
-            return
-
-
-def _columns(pattern: Pattern, number: int, buffer: bytes, start: int, end: int, span: Span | None) -> _Found:
-    """All matches of a line whose first one is `span`."""
-    columns: list[Span] = []
-    first = pattern.first if pattern.word else None
-    find = pattern.find
-    limit = min(MAX_COLUMNS, max(16, _LINE_WORK // (end - start + 1)))
-    tries = 0
-    while span is not None:
-        left, right = span
-        if left < right:
-            if len(columns) >= limit:
-                return _Found(start, number, end, columns, True)
-            columns.append((left - start, right - start))
-            pos = right
-        else:
-            tries += 1
-            if tries > limit:
-                return _Found(start, number, end, columns, True)
-            pos = left + 1
-        if pos >= end:
-            break
-        span = first(buffer, pos, start, end) if first is not None else find(buffer, pos, end)
-    return _Found(start, number, end, columns, False)
+def _found(pattern: Pattern, number: int, buffer: bytes, pos: int, end: int) -> Iterator[_Found]:
+    for start, stop, columns, cut in lines(pattern, buffer, pos, end):
+        yield _Found(start, number, stop, [columns] if isinstance(columns, tuple) else columns, cut)
 
 
 def _shown(

@@ -14,10 +14,13 @@ from typing import Any, Final
 import re2
 
 from pack.errors import BadPattern
+from pack.literal import required
 
 MAX_PATTERN_BYTES: Final = 4096
 MAX_PROGRAM: Final = 50_000  # RE2 instructions
 _MEMORY: Final = 16 << 20  # of one compiled pattern, in bytes
+_TRIED: Final = 1000  # lines without a match before the use of `part` is judged
+_WORTH: Final = 2000  # bytes that must be passed over for each of them
 
 Span = tuple[int, int]
 Find = Callable[[bytes, int, int], "Span | None"]
@@ -40,8 +43,9 @@ _TOKEN: Final = re.compile(
 class Pattern:
     """A compiled pattern.
 
-    `text` is what was asked for; `find(buffer, pos, end)` its first match there, or None. `seek` is the same, made for
-    long stretches without a match. `needle` is the text where it is compared byte by byte.
+    `text` is what was asked for; `find(buffer, pos, end)` its first match there, or None. `seek` is for long stretches
+    without a match: it finds the first one, or something in a line before it or in its line. `needle` is the text where
+    it is compared byte by byte; `part` is literal text that every match holds, where there is some worth looking for.
     """
 
     def __init__(self, text: bytes, *, fixed: bool = False, ignore_case: bool = False, word: bool = False) -> None:
@@ -59,17 +63,28 @@ class Pattern:
         self.ignore_case = ignore_case
         self.needle = text if fixed and not ignore_case else None
         self.source = re2.escape(text) if fixed else _by_line(text)
+        self.part: bytes | None = None
+        self._fruitless = self._passed = 0
         self._longest: Find | None = None
         if self.needle is not None:
             self.find = _literal(text)
-            try:
-                self.seek = _finder(_compile(text, self.source, False, False))
-            except BadPattern:  # not UTF-8
-                self.seek = self.find
+            self.seek = _seeker(text)
             return
         self.find = self.seek = _finder(_compile(text, self.source, ignore_case, False))
+        if not fixed and not ignore_case:
+            self.part = required(text)
+            if self.part is not None:
+                self.seek = _seeker(self.part)
         if word and not fixed:
             self._longest = _finder(_compile(text, self.source, ignore_case, True))
+
+    def weigh(self, fruitless: int, passed: int) -> None:
+        """So many lines held `part` without a match, in so many bytes: give it up where it costs too much."""
+        self._fruitless += fruitless
+        self._passed += passed
+        if self._fruitless >= _TRIED and self._passed < self._fruitless * _WORTH:
+            self.part = None
+            self.seek = self.find
 
     def first(self, buffer: bytes, start: int, line: int, end: int, known: Span | None = None) -> Span | None:
         """The first match at or after `start` of the line from `line` to `end`; with `word`, the first whole word.
@@ -132,6 +147,14 @@ def _literal(text: bytes) -> Find:
         return None if at < 0 else (at, at + size)
 
     return find
+
+
+def _seeker(text: bytes) -> Find:
+    """As `_literal`, faster where the text is rare."""
+    try:
+        return _finder(_compile(text, re2.escape(text), False, False))
+    except BadPattern:  # not UTF-8
+        return _literal(text)
 
 
 def _by_line(text: bytes) -> bytes:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from app.reads.base import Params, Row, Tally, b64, from_b64, named, text
+from orjson import dumps
+
+from app.reads.base import Batch, Params, Rows, Tally, b64, from_b64, named, text
 from app.reads.scope import Scope
 from app.reads.texts import texts_of
-from pack.corpus import Segment, segments
+from pack.corpus import STEP, Segment, segments
 from pack.errors import WrongType
 from pack.grep import Hit, Options, Resume, Searcher
 from pack.objects import TREE, TYPE_NAMES
@@ -20,6 +22,7 @@ from pack.view import View
 
 KEY: Final = "matches"
 LINE_BYTES: Final = 16 << 10  # of one line of text, or of context, in an answer
+_BATCH_BYTES: Final = 32 << 10
 
 
 def pin(view: View, params: Params) -> dict[str, Any]:
@@ -43,7 +46,7 @@ def head(view: View, params: Params, pin: dict[str, Any]) -> dict[str, Any]:
     return {"commit": pin["commit"]}
 
 
-def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Iterator[Row]:
+def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Rows:
     """A row a line and pattern. A position is [place of the file, then where in it the last hit was, if there]."""
     searcher = _searcher(params["pattern"], params["fixed"], params["ignore_case"], params["word"])
     scope = Scope(from_b64(pin["below"], "cursor"), params["path"], params["glob"])
@@ -92,14 +95,20 @@ class _Run:
         self._tags = [named("pattern", pattern.text) for pattern in searcher.patterns]
         if len(self._tags) == 1:
             self._tags = [{}]
+        self._plain = searcher.simple and not options.before and not options.after
+        # Encoded records of a list that nobody cuts, their bytes, and the position behind the last one.
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._position: list[Any] = []
 
-    def segment(self, segment: Segment, index: int, resume: Resume | None) -> Iterator[Row]:
+    def segment(self, segment: Segment, index: int, resume: Resume | None) -> Rows:
         """The rows of the files from `index` on; `resume` is within that one."""
         buffer, starts = segment.buffer, segment.starts
         candidate = self._searcher.candidate
         size = len(buffer)
         count = len(starts)
         untold = list(reversed(segment.reasons.items()))
+        stopped = None
         while index < count:
             if resume is not None:
                 hit = index
@@ -119,16 +128,101 @@ class _Run:
             index = hit + 1
             resume = None
             if not within:
-                self._tally.stop([segment.places[min(hit, count - 1)]])
-                return
+                stopped = segment.places[min(hit, count - 1)]
+                break
+        if self._lines:
+            yield self._batch()
+        if stopped is not None:
+            self._tally.stop([stopped])
 
-    def _file(self, segment: Segment, index: int, resume: Resume | None) -> Iterator[Row]:
-        buffer, start, place = segment.buffer, segment.starts[index], segment.places[index]
+    def _file(self, segment: Segment, index: int, resume: Resume | None) -> Rows:
+        if self._plain and resume is None:
+            yield from self._lines_of(segment, index)
+            return
+        place = segment.places[index]
+        for record, where in self._hits_of(segment, index, resume):
+            position = [place, *where]
+            if not self._tally.whole:
+                yield record, position
+                continue
+            self._lines.append(record)
+            self._size += len(record)
+            self._position = position
+            if self._size > _BATCH_BYTES:
+                yield self._batch()
+
+    def _batch(self) -> Batch:
+        batch = Batch(b"\n".join(self._lines), len(self._lines), self._position)
+        self._lines.clear()
+        self._size = 0
+        return batch
+
+    def _hits_of(
+        self, segment: Segment, index: int, resume: Resume | None
+    ) -> Iterator[tuple[bytes, tuple[int, int, int, int, int]]]:
+        """Encoded records, each with its position within the file."""
+        buffer, begin = segment.buffer, segment.starts[index]
         path = named("path", segment.paths[index])
         tags = self._tags
-        for hit in self._searcher.hits(buffer, start, segment.ends[index], self._options, resume):
-            record = _record(path, buffer, hit, tags[hit.pattern])
-            yield record, [place, hit.start - start, hit.line, hit.pattern, hit.nth, hit.shown]
+        for hit in self._searcher.hits(buffer, begin, segment.ends[index], self._options, resume):
+            record = dumps(_record(path, buffer, hit, tags[hit.pattern]))
+            yield record, (hit.start - begin, hit.line, hit.pattern, hit.nth, hit.shown)
+
+    def _lines_of(self, segment: Segment, index: int) -> Rows:
+        """The same for one pattern without context: most searches are that, and all their cost is here."""
+        buffer, begin, place = segment.buffer, segment.starts[index], segment.places[index]
+        marks, count = segment.marks, buffer.count
+        path = named("path", segment.paths[index])
+        front = dumps(path)[:-1]
+        most, whole, lines, size = self._options.max_lines, self._tally.whole, self._lines, self._size
+        before = segment.newlines(begin) - 1
+        nth = start = line = 0
+        for start, stop, columns, cut in self._searcher.lines(buffer, begin, segment.ends[index]):
+            nth += 1
+            mark = start // STEP
+            line = marks[mark] + count(b"\n", mark * STEP, start) - before
+            try:
+                text = dumps(buffer[start:stop].decode()) if stop - start <= LINE_BYTES and not cut else None
+            except UnicodeDecodeError:
+                text = None
+            if text is not None:
+                back = _BACKS[columns] if isinstance(columns, tuple) else _back(columns)
+                record = b'%b,"line":%d,"text":%b%b' % (front, line, text, back)
+            else:
+                spans = [columns] if isinstance(columns, tuple) else columns
+                record = dumps(_record(path, buffer, Hit(line, start, stop, 0, spans, cut, [], [], nth, line - 1), {}))
+            if not whole:
+                yield record, [place, start - begin, line, 0, nth, line - 1]
+            else:
+                lines.append(record)
+                size += len(record)
+                if size > _BATCH_BYTES:
+                    self._position = [place, start - begin, line, 0, nth, line - 1]
+                    yield self._batch()
+                    size = 0
+            if nth == most:
+                break
+        if nth:
+            self._position = [place, start - begin, line, 0, nth, line - 1]
+            self._size = size
+
+
+def _back(columns: list[Span]) -> bytes:
+    """The end of a record that shows no context."""
+    return b',"columns":%b,"before":[],"after":[]}' % dumps(columns)
+
+
+class _Backs(dict[Span, bytes]):
+    """The ends of records with one match, remembered for the few thousand that occur."""
+
+    def __missing__(self, span: Span) -> bytes:
+        back = _back([span])
+        if len(self) < 1 << 14:
+            self[span] = back
+        return back
+
+
+_BACKS: Final = _Backs()
 
 
 def _record(path: dict[str, str], buffer: bytes, hit: Hit, tag: dict[str, str]) -> dict[str, Any]:
