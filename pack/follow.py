@@ -74,11 +74,11 @@ class Follow:
             parents = history.load(n)
             if len(parents) > 1 and not self._first_parent:
                 continue
-            tree = history.trees[n]
+            tree = history.tree(n)
             before = None
             if parents:
                 history.load(parents[0])
-                before = history.trees[parents[0]]
+                before = history.tree(parents[0])
             if before == tree:
                 continue
             path = self._path

@@ -1,18 +1,24 @@
 """The commits of one repository as numbers: what every walk runs over.
 
-A commit gets a number when it is first met and is read when it is first needed; its time, tree and parents then stay
-in columns that all later walks over the same repository share. Objects never change, so the columns serve every
-generation. The columns of all repositories of a process together are bounded in bytes.
+The commits of the graph have the numbers that they have there. Any other commit gets a number when it is first met,
+and is read when it is first needed; its time, tree and parents then stay in columns that all later walks over the same
+repository share. Objects never change, so the columns serve every generation that has the same graph, which holds part
+of the commits, all, or none: answers are the same. The columns of all repositories of a process together are bounded
+in bytes.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
+from pack.objects import COMMIT
+
 if TYPE_CHECKING:
+    from pack.graph import Graph
     from pack.view import View
 
 MAX_BYTES: Final = 256 << 20
@@ -22,35 +28,43 @@ _MEMOS: Final = 16
 
 
 class Columns:
-    """Rows by commit number; `parents` is None until the commit was read, `levels` 0 until it is known.
+    """Rows by commit number; `parents` is None until the commit was looked at, `levels` 0 until it is known.
 
     The level of a commit is one more than the highest of its parents: a commit is reachable only from higher ones,
-    whatever the clocks say.
+    whatever the clocks say. `oids` and `trees` have the commits that are not in the graph.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, graph: Graph | None = None) -> None:
+        self.graph = graph
+        self.base = graph.count if graph is not None else 0
         self.numbers: dict[bytes, int] = {}
+        self.times = graph.times[:] if graph is not None else array("Q")
+        self.levels = graph.levels[:] if graph is not None else array("I")
+        self.parents: list[tuple[int, ...] | None] = [None] * self.base
         self.oids: list[bytes] = []
-        self.times: list[int] = []
         self.trees: list[bytes] = []
-        self.parents: list[tuple[int, ...] | None] = []
-        self.levels: list[int] = []
         self.memos: OrderedDict[Any, Any] = OrderedDict()
 
     @property
     def bytes(self) -> int:
         """About how much memory the rows take."""
-        return len(self.oids) * _COMMIT_BYTES
+        of_graph = self.graph.memory + 100 * self.base if self.graph is not None else 0
+        return of_graph + self.own_bytes
+
+    @property
+    def own_bytes(self) -> int:
+        """As `bytes`, of the commits that are not in the graph."""
+        return _COMMIT_BYTES * len(self.oids)
 
 
-_columns: OrderedDict[str, Columns] = OrderedDict()
+_columns: OrderedDict[tuple[str, Graph | None], Columns] = OrderedDict()
 
 
-def _columns_of(namespace: str) -> Columns:
-    found = _columns.pop(namespace, None)
-    if found is None or found.bytes > MAX_BYTES:
-        found = Columns()
-    _columns[namespace] = found
+def _columns_of(namespace: str, graph: Graph | None) -> Columns:
+    found = _columns.pop((namespace, graph), None)
+    if found is None or found.own_bytes > MAX_BYTES:
+        found = Columns(graph)
+    _columns[namespace, graph] = found
     total = sum(columns.bytes for columns in _columns.values())
     while total > MAX_BYTES and len(_columns) > 1:
         total -= _columns.popitem(last=False)[1].bytes
@@ -61,13 +75,16 @@ class History:
     """Commits of one view by number. The lists are the shared columns, for loops that cannot afford a call."""
 
     def __init__(self, view: View) -> None:
-        columns = _columns_of(view.namespace)
+        graph = view.graph
+        columns = _columns_of(view.namespace, graph)
         self.view = view
-        self.oids = columns.oids
+        self.graph = graph
         self.times = columns.times
-        self.trees = columns.trees
         self.parents = columns.parents
         self.levels = columns.levels
+        self._base = columns.base
+        self._oids = columns.oids
+        self._trees = columns.trees
         self._numbers = columns.numbers
         self._memos = columns.memos
 
@@ -81,23 +98,45 @@ class History:
     def _number(self, oid: bytes) -> int:
         n = self._numbers.get(oid)
         if n is None:
-            n = self._numbers[oid] = len(self.oids)
-            self.oids.append(oid)
-            self.times.append(0)
-            self.trees.append(b"")
-            self.parents.append(None)
-            self.levels.append(0)
+            n = self.graph.find(oid) if self.graph is not None else None
+            if n is None:
+                n = len(self.times)
+                self._oids.append(oid)
+                self._trees.append(b"")
+                self.times.append(0)
+                self.parents.append(None)
+                self.levels.append(0)
+            self._numbers[oid] = n
         return n
+
+    def oid(self, n: int) -> bytes:
+        return self._oids[n - self._base] if n >= self._base else self.graph.oid(n)  # type: ignore[union-attr]
+
+    def tree(self, n: int) -> bytes:
+        """The tree of a commit that was loaded."""
+        return self._trees[n - self._base] if n >= self._base else self.graph.tree(n)  # type: ignore[union-attr]
+
+    def text(self, n: int) -> bytes:
+        """The commit object."""
+        text = self.graph.text(n) if self.graph is not None and n < self._base else None
+        return text if text is not None else self.view.objects.read_as(self.oid(n), COMMIT)
+
+    def covering(self, numbers: Iterable[int]) -> Graph | None:
+        """The graph where it has all of these commits, and so all that they reach."""
+        return self.graph if max(numbers, default=0) < self._base else None
 
     def load(self, n: int) -> tuple[int, ...]:
         """Read commit `n`; its parents' numbers. Time, tree and parents of its row are there afterwards."""
         known = self.parents[n]
         if known is not None:
             return known
-        links = self.view.links(self.oids[n])
+        if n < self._base:
+            parents = self.parents[n] = self.graph.parents(n)  # type: ignore[union-attr]
+            return parents
+        links = self.view.links(self.oid(n))
         parents = tuple([self._number(parent) for parent in links.parents])
         self.times[n] = links.time
-        self.trees[n] = links.tree
+        self._trees[n - self._base] = links.tree
         self.parents[n] = parents
         return parents
 

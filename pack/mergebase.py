@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pack.history import History
+from pack.scan import apart, common, reaches
 
 if TYPE_CHECKING:
     from pack.view import View
@@ -20,6 +21,7 @@ _ONE: Final = 1
 _TWO: Final = 2
 _BOTH: Final = 3
 _STALE: Final = 4
+_FEW: Final = 4  # heads that are counted one by one sooner than all at once
 _NUMBER_BITS: Final = 32
 _NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
 
@@ -39,19 +41,28 @@ def merge_bases(view: View, oids: Sequence[bytes]) -> list[bytes]:
     """
     history = History(view)
     one, *twos = [history.number(oid) for oid in oids]
-    if one in twos:
+    if not twos or one in twos:
         return [oids[0]]
+    graph = history.covering([one, *twos])
+    if graph is not None:
+        found = _by_time(history, common(graph, one, twos))
+        if len({history.times[n] for n in found}) == len(found):
+            return [history.oid(n) for n in found]
+        # Between equal times the order of git's own walk decides.
     colours, met = _paint(history, one, twos)
     found = _by_time(history, [n for n in _by_time(history, met) if not colours[n] & _STALE])
     if len(found) > 1:
         found = _by_time(history, _independent(history, found))
-    return [history.oids[n] for n in found]
+    return [history.oid(n) for n in found]
 
 
 def is_ancestor(view: View, ancestor: bytes, descendant: bytes) -> bool:
     """Whether `descendant` reaches `ancestor`; a commit reaches itself."""
     history = History(view)
     one, two = history.number(ancestor), history.number(descendant)
+    graph = history.covering([one, two])
+    if graph is not None:
+        return reaches(graph, one, two)
     return one == two or bool(_paint(history, one, [two])[0][one] & _TWO)
 
 
@@ -59,7 +70,15 @@ def ahead_behind(view: View, base: bytes, heads: Sequence[bytes]) -> list[Apart]
     """For each head, as `git rev-list --left-right --count head...base` counts; exact whatever the clocks say."""
     history = History(view)
     distinct = list(dict.fromkeys(heads))
-    found = _apart(history, history.number(base), [history.number(head) for head in distinct])
+    one, numbers = history.number(base), [history.number(head) for head in distinct]
+    graph = history.covering([one, *numbers])
+    if graph is not None and len(numbers) <= _FEW:
+        found = []
+        for head in numbers:
+            ahead, behind, bases = apart(graph, one, head)
+            found.append(Apart(ahead, behind, _best(history, one, head, bases)))
+    else:
+        found = _apart(history, one, numbers)
     known = dict(zip(distinct, found, strict=True))
     return [known[head] for head in heads]
 
@@ -208,6 +227,6 @@ def _best(history: History, base: int, head: int, bases: list[int]) -> bytes | N
     youngest = max([history.times[n] for n in bases])
     first = [n for n in bases if history.times[n] == youngest]
     if len(first) == 1:
-        return history.oids[first[0]]
+        return history.oid(first[0])
     # Between equal times the order of git's own walk decides.
-    return merge_bases(history.view, [history.oids[base], history.oids[head]])[0]
+    return merge_bases(history.view, [history.oid(base), history.oid(head)])[0]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from pack.view import View
+from pack.commit import parse_commit
 
 DEFAULT: Final = "default"
 DATE: Final = "date"
@@ -72,7 +71,7 @@ def _by_time(
     return found
 
 
-def author_time(view: View, oid: bytes) -> int:
-    """The author's time by which `author-date` sorts; 0 where git reads none."""
-    author = view.commit(oid).author
+def author_time(text: bytes) -> int:
+    """The author's time of a commit object, by which `author-date` sorts; 0 where git reads none."""
+    author = parse_commit(text).author
     return author.time or 0 if author is not None else 0

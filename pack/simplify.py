@@ -81,13 +81,12 @@ class Paths:
         self._paths = [_lookup(history, path) for path in dict.fromkeys(paths)]
 
     def _spots(self, n: int) -> list[Spot]:
-        tree = self.history.trees[n]
+        tree = self.history.tree(n)
         return [path.at(self.view, tree) for path in self._paths]
 
     def same(self, parent: int, child: int) -> bool:
         """Whether two commits that were read are TREESAME."""
-        trees = self.history.trees
-        old, new = trees[parent], trees[child]
+        old, new = self.history.tree(parent), self.history.tree(child)
         if old == new:
             return True
         view = self.view

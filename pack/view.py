@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pack import commit as commits
 from pack import tag as tags
@@ -15,6 +15,9 @@ from pack.objects import COMMIT, EMPTY_TREE, TAG, TREE
 from pack.reader import Objects, wrong_type
 from pack.tag import Tag
 from pack.tree import Entry
+
+if TYPE_CHECKING:
+    from pack.graph import Graph
 
 _LINKS: Final = 1 << 17
 _ENTRIES: Final = 1 << 17
@@ -63,10 +66,16 @@ class View:
         self.refs = refs
         self.generation = generation
         self.namespace = namespace
+        self.open_graph: Callable[[], Graph | None] | None = None
         self._links: dict[bytes, Links] = {}
         self._trees: OrderedDict[bytes, list[Entry]] = OrderedDict()
         self._entries = 0
         self._found: dict[tuple[bytes, bytes], Entry] = {}
+
+    @property
+    def graph(self) -> Graph | None:
+        """The commit graph, which has some of the commits or all; None where there is none. May raise Need."""
+        return self.open_graph() if self.open_graph is not None else None
 
     def commit(self, oid: bytes) -> Commit:
         """The parsed commit; WrongType for any other object."""

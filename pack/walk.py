@@ -1,14 +1,15 @@
 """git-log(1): the commits that some revisions reach, in git's orders, filtered and simplified as git does.
 
 In the default order, with nothing hidden, commits are found one at a time and only what was asked for is read. The
-other orders, and hidden revisions, need the whole range before its first commit is known (see ranges).
+other orders, and hidden revisions, need the whole range before its first commit is known (see ranges). Where the graph
+has all commits of a walk, and paths do not matter, both are done on its columns (see scan).
 A walk can stop anywhere and be taken up again: `position` is JSON-able, and what follows it is exactly the rest.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -16,12 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pack.errors import CursorExpired
 from pack.history import History
 from pack.match import commit_matcher
-from pack.objects import COMMIT
 from pack.order import AUTHOR_DATE, DATE, DEFAULT, TOPO, author_time, topological
 from pack.ranges import Range
+from pack.scan import dated, scan, within
+from pack.scan import topological as by_line
 from pack.simplify import Paths
 
 if TYPE_CHECKING:
+    from pack.graph import Graph
     from pack.view import View
 
 MAX_FRONTIER: Final = 32
@@ -114,11 +117,16 @@ class _Rows:
 
 
 def _list_range(history: History, query: Query, paths: Paths | None) -> tuple[list[int], set[int]]:
-    numbers = history.number
+    tips = list(map(history.number, query.tips))
+    hidden = list(map(history.number, query.hidden))
+    if paths is None and query.since is None:
+        graph = history.covering([*tips, *hidden])
+        if graph is not None:
+            return _list_graph(history, graph, query, tips, hidden), set()
     bounds = Range(
         history,
-        [numbers(oid) for oid in query.tips],
-        [numbers(oid) for oid in query.hidden],
+        tips,
+        hidden,
         first_parent=query.first_parent,
         paths=paths,
         since=query.since,
@@ -130,9 +138,63 @@ def _list_range(history: History, query: Query, paths: Paths | None) -> tuple[li
     elif query.order == DATE:
         listed = topological(listed, bounds.parents_of, history.times.__getitem__)
     elif query.order == AUTHOR_DATE:
-        ages = {n: author_time(history.view, history.oids[n]) for n in listed}
-        listed = topological(listed, bounds.parents_of, ages.__getitem__)
+        listed = topological(listed, bounds.parents_of, _author_times(history, listed).__getitem__)
     return bounds.shown(listed), bounds.treesame
+
+
+def _list_graph(history: History, graph: Graph, query: Query, tips: list[int], hidden: list[int]) -> list[int]:
+    listed = within(graph, _by_time(history, tips), hidden, first_parent=query.first_parent)
+    if query.until is not None:
+        times = graph.times
+        listed = [n for n in listed if times[n] <= query.until]
+    if query.order == TOPO:
+        return by_line(graph, listed)
+    if query.order == DATE:
+        return dated(graph, listed)
+    if query.order == AUTHOR_DATE:
+        return topological(listed, history.load, _author_times(history, listed).__getitem__)
+    return listed
+
+
+def _author_times(history: History, listed: Sequence[int]) -> dict[int, int]:
+    return {n: author_time(history.text(n)) for n in listed}
+
+
+def _by_time(history: History, numbers: Iterable[int]) -> list[int]:
+    times = history.times
+    return sorted(dict.fromkeys(numbers), key=lambda n: -times[n])
+
+
+class _Scan:
+    """The default order on the columns of the graph."""
+
+    treesame = False
+
+    def __init__(self, history: History, graph: Graph, query: Query, tips: Iterable[int]) -> None:
+        self._rows = scan(graph, _by_time(history, tips), first_parent=query.first_parent)
+        self._times = graph.times
+        self._since = query.since
+        self.taken = 0
+
+    def take(self) -> int | None:
+        n = next(self._rows, None)
+        if n is None:
+            return None
+        if self._since is not None and self._times[n] < self._since:
+            self._rows = iter(())
+            return None
+        self.taken += 1
+        return n
+
+    def skip(self, count: int) -> int | None:
+        """Take `count` commits; the last of them."""
+        last = None
+        for _ in range(count):
+            last = self.take()
+        return last
+
+    def frontier(self) -> dict[str, Any]:
+        return {}
 
 
 class _Frontier:
@@ -155,9 +217,7 @@ class _Frontier:
         self._counter = 0
 
     def begin(self, tips: Sequence[bytes]) -> _Frontier:
-        times = self._history.times
-        numbers = list(dict.fromkeys(self._history.number(oid) for oid in tips))
-        for n in sorted(numbers, key=lambda n: -times[n]):
+        for n in _by_time(self._history, map(self._history.number, tips)):
             self._push(n)
         return self
 
@@ -223,43 +283,53 @@ class _Frontier:
     def frontier(self) -> dict[str, Any]:
         if len(self._queue) > MAX_FRONTIER or self._oldest is None:
             return {}
-        oids = self._history.oids
-        return {"oldest": self._oldest, "ahead": [oids[n].hex() for _, _, n in sorted(self._queue)]}
+        oid = self._history.oid
+        return {"oldest": self._oldest, "ahead": [oid(n).hex() for _, _, n in sorted(self._queue)]}
 
 
 class Walk:
     """The commits of a query, as oids. `position` is where it stands, for `resume` of another walk of that query.
 
     `visit` is called for every commit examined, shown or not; where it returns False the walk ends, with `cut` set.
+    `whole` says that the walk is to go on to its end.
     BadPattern where a pattern is none; CursorExpired where `resume` is no position of this query here.
     """
 
     def __init__(
-        self, view: View, query: Query, *, resume: dict[str, Any] | None = None, visit: Callable[[], bool] | None = None
+        self,
+        view: View,
+        query: Query,
+        *,
+        resume: dict[str, Any] | None = None,
+        visit: Callable[[], bool] | None = None,
+        whole: bool = False,
     ) -> None:
         self.cut = False
-        self._view = view
         self._query = query
         self._visit = visit
         self._matches = commit_matcher(query.author, query.message)
-        self._history = History(view)
+        self.history = History(view)
         self._last: int | None = None
-        paths = Paths(self._history, query.paths) if query.paths else None
-        self._feed: _Feed = self._feed_from(paths, resume)
+        paths = Paths(self.history, query.paths) if query.paths else None
+        self._feed: _Feed = self._feed_from(paths, resume, whole)
 
-    def _feed_from(self, paths: Paths | None, resume: dict[str, Any] | None) -> _Feed:
-        feed: _Listed | _Frontier
+    def _feed_from(self, paths: Paths | None, resume: dict[str, Any] | None, whole: bool) -> _Feed:
+        feed: _Listed | _Frontier | _Scan
+        tips = list(map(self.history.number, self._query.tips)) if whole else []
+        graph = self.history.covering(tips) if whole and paths is None else None
         if self._query.bounded:
-            feed = _Listed(self._history, self._query, paths)
+            feed = _Listed(self.history, self._query, paths)
+        elif graph is not None:
+            feed = _Scan(self.history, graph, self._query, tips)
         else:
-            feed = _Frontier(self._history, self._query, paths)
+            feed = _Frontier(self.history, self._query, paths)
             if resume is not None and "ahead" in resume:
-                self._last = self._history.number(bytes.fromhex(resume["at"]))
+                self._last = self.history.number(bytes.fromhex(resume["at"]))
                 return feed.resume(resume["taken"], resume["oldest"], [bytes.fromhex(oid) for oid in resume["ahead"]])
             feed.begin(self._query.tips)
         if resume is not None:
             self._last = feed.skip(resume["taken"])
-            if self._last is None or self._history.oids[self._last].hex() != resume["at"]:
+            if self._last is None or self.history.oid(self._last).hex() != resume["at"]:
                 raise CursorExpired("the history that the cursor belongs to has changed; begin again without it")
         return feed
 
@@ -267,13 +337,16 @@ class Walk:
         """JSON-able; None at the very beginning."""
         if self._last is None:
             return None
-        at = self._history.oids[self._last].hex()
+        at = self.history.oid(self._last).hex()
         return {"taken": self._feed.taken, "at": at, **self._feed.frontier()}
 
     def __iter__(self) -> Iterator[bytes]:
+        return map(self.history.oid, self.numbers())
+
+    def numbers(self) -> Iterator[int]:
+        """The commits by their numbers in `history`."""
         feed, until, matches, visit = self._feed, self._query.until, self._matches, self._visit
-        times, oids = self._history.times, self._history.oids
-        read = self._view.objects.read_as
+        times, text = self.history.times, self.history.text
         while True:
             if visit is not None and not visit():
                 self.cut = True
@@ -284,8 +357,8 @@ class Walk:
             self._last = n
             if feed.treesame or (until is not None and times[n] > until):
                 continue
-            if matches is None or matches(read(oids[n], COMMIT)):
-                yield oids[n]
+            if matches is None or matches(text(n)):
+                yield n
 
 
 def log(
@@ -300,11 +373,8 @@ def log(
     message: bytes | None = None,
     since: int | None = None,
     until: int | None = None,
+    whole: bool = False,
 ) -> Iterator[bytes]:
-    """The oids of `git log` (rev-list), lazily; see Query for the parameters."""
-    return iter(
-        Walk(
-            view,
-            Query(tuple(tips), tuple(hidden), order, first_parent, tuple(paths), author, message, since, until),
-        )
-    )
+    """The oids of `git log` (rev-list), lazily; see Query and Walk for the parameters."""
+    query = Query(tuple(tips), tuple(hidden), order, first_parent, tuple(paths), author, message, since, until)
+    return iter(Walk(view, query, whole=whole))
