@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections import OrderedDict
@@ -28,7 +29,7 @@ from app.tokens import Bearer, Verb
 from pack.errors import BadParameter, CorruptObject, CursorExpired, ObjectNotFound, RepoNotFound
 from pack.objects import TYPE_NAMES
 from pack.reader import Need
-from storage.repository import open_view
+from storage.repository import Unopened, glance, open_view
 
 if TYPE_CHECKING:
     from app.reads.base import Params
@@ -75,6 +76,10 @@ class Views:
             self._views.move_to_end(key)
         return view
 
+    def glance(self, handle: Handle) -> View:
+        """The view as far as it can be had without opening packs: asking it for an object may be Unopened."""
+        return self._views.get((handle.namespace, handle.generation)) or glance(handle)
+
 
 class Reads:
     """Answers the read operations of one service."""
@@ -89,14 +94,14 @@ class Reads:
         handle = await self._service.repositories.handle(owner, name, params.get("min_generation"))
         return handle, params, bearer
 
-    async def _supplied(self, handle: Handle, receipt: Receipt, work: Callable[[], Awaitable[T]]) -> T:
+    async def _supplied(self, handle: Handle, work: Callable[[Handle], Awaitable[T]]) -> T:
         """Do `work`, bringing from the store whatever it finds missing on this node."""
+        errand = self._service.repositories.errand(handle)
         while True:
             try:
-                return await work()
+                return await work(errand.handle)
             except Need as need:
-                await self._service.repositories.supply(handle, need.ranges)
-                receipt.supplied(need.ranges)
+                await errand.bring(need)
 
     async def _work(self, handle: Handle, name: str, *arguments: Any) -> Any:
         return await self._service.pool.run(name, *arguments, key=handle.namespace)
@@ -104,15 +109,16 @@ class Reads:
     def _stream(self, handle: Handle, name: str, *arguments: Any) -> Stream:
         return self._service.pool.stream(name, *arguments, key=handle.namespace)
 
-    async def _begun(self, handle: Handle, receipt: Receipt, name: str, *arguments: Any) -> tuple[bytes, Stream]:
+    async def _begun(
+        self, handle: Handle, name: str, arguments: Callable[[Handle], tuple[Any, ...]]
+    ) -> tuple[bytes, Stream]:
         """A stream of bytes and its first item: what can be refused is refused here."""
-        while True:
-            pieces = self._stream(handle, name, *arguments)
-            try:
-                return await anext(pieces), pieces
-            except Need as need:
-                await self._service.repositories.supply(handle, need.ranges)
-                receipt.supplied(need.ranges)
+
+        async def begin(handle: Handle) -> tuple[bytes, Stream]:
+            pieces = self._stream(handle, name, *arguments(handle))
+            return await anext(pieces), pieces
+
+        return await self._supplied(handle, begin)
 
     async def single(self, request: Request, operation: Operation) -> Response:
         """A read whose answer is one document."""
@@ -124,13 +130,18 @@ class Reads:
             return Response(status_code=304, headers=headers_of(handle, None, etag, cache))
         work = page.Request(handle, operation.module, params)
 
-        async def answer() -> page.Answer:
+        async def answer(handle: Handle) -> page.Answer:
+            if placing.by_refs(operation, params):
+                with contextlib.suppress(Unopened):
+                    return page.single(self._views.glance(handle), work)
             view = await self._views.open(handle)
             if placing.single_on_loop(operation, params, view):
                 return page.single(view, work)
-            return cast(page.Answer, await self._work(handle, "app.reads.page:work_single", work))
+            return cast(
+                page.Answer, await self._work(handle, "app.reads.page:work_single", replace(work, handle=handle))
+            )
 
-        found = await self._supplied(handle, receipt, answer)
+        found = await self._supplied(handle, answer)
         return _json(handle, found, etag, cache, receipt)
 
     async def listing(self, request: Request, operation: Operation) -> Response:
@@ -164,13 +175,17 @@ class Reads:
                 return await self._ndjson(request, work, cache, receipt)
             work = replace(work, limit=work.limit or operation.default_limit, max_bytes=work.max_bytes or DEFAULT_BYTES)
 
-            async def answer() -> page.Answer:
+            async def answer(handle: Handle) -> page.Answer:
+                if placing.by_refs(operation, params):
+                    return page.page(self._views.glance(handle), work)
                 view = await self._views.open(handle)
                 if placing.page_on_loop(operation, params, view):
                     return page.page(view, work)
-                return cast(page.Answer, await self._work(handle, "app.reads.page:work_page", work))
+                return cast(
+                    page.Answer, await self._work(handle, "app.reads.page:work_page", replace(work, handle=handle))
+                )
 
-            found = await self._supplied(handle, receipt, answer)
+            found = await self._supplied(handle, answer)
         except ObjectNotFound:
             if work.pin is None:
                 raise
@@ -178,7 +193,7 @@ class Reads:
         return _json(handle, found, etag, cache, receipt)
 
     async def _ndjson(self, request: Request, work: page.Request, cache: str, receipt: Receipt) -> Response:
-        blocks = self._blocks(work, receipt)
+        blocks = self._blocks(work)
         first = await anext(blocks)
         headers = headers_of(work.handle, first.commit, None, NO_CACHE if cache != IMMUTABLE else cache)
         if work.limit is not None or work.max_bytes is not None:
@@ -201,9 +216,10 @@ class Reads:
 
         return StreamingResponse(body(), headers=headers, media_type=NDJSON)
 
-    async def _blocks(self, work: page.Request, receipt: Receipt) -> AsyncGenerator[page.Block, None]:
+    async def _blocks(self, work: page.Request) -> AsyncGenerator[page.Block, None]:
         """The blocks of a stream from a worker, begun again in its middle when bytes had to be brought first."""
         last: page.Block | None = None
+        errand = self._service.repositories.errand(work.handle)
         while True:
             done = 0 if last is None else last.count
             stream = self._stream(work.handle, "app.reads.page:work_stream", work, done)
@@ -217,14 +233,16 @@ class Reads:
                         yield block
                 return
             except Need as need:
-                await self._service.repositories.supply(work.handle, need.ranges)
-                receipt.supplied(need.ranges)
+                await errand.bring(need)
+                work = replace(work, handle=errand.handle)
 
     async def _patch(self, request: Request, work: page.Request, cache: str, receipt: Receipt) -> Response:
         if work.limit is not None or work.position is not None:
             parameter = "limit" if work.limit is not None else "cursor"
             raise BadParameter("a patch is whole: it has no limit and no cursor", parameter=parameter)
-        first, pieces = await self._begun(work.handle, receipt, "app.reads.diff:work_patch", work)
+        first, pieces = await self._begun(
+            work.handle, "app.reads.diff:work_patch", lambda handle: (replace(work, handle=handle),)
+        )
         headers = headers_of(work.handle, orjson.loads(first)["commit"], None, cache)
         headers["Server-Timing"] = receipt.header()
         if request.method == "HEAD":
@@ -243,12 +261,12 @@ class Reads:
         receipt = Receipt()
         handle, params, _ = await self._open(request, operation)
 
-        async def look() -> Found:
+        async def look(handle: Handle) -> Found:
             if placing.walks((params["rev"],)):
                 return cast(Found, await self._work(handle, "app.reads.raw:work_look", handle, params))
             return raw.look(await self._views.open(handle), params)
 
-        found = await self._supplied(handle, receipt, look)
+        found = await self._supplied(handle, look)
         headers = headers_of(handle, found.commit, f'"{found.oid.hex()}"', cache_of(operation, params))
         name = found.path.rpartition(b"/")[2] or found.oid.hex().encode()
         headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
@@ -262,10 +280,10 @@ class Reads:
         if not OID.match(text.encode()):
             raise BadParameter("an object is named by its 40 hex digits here", parameter="oid")
 
-        async def look() -> Found:
+        async def look(handle: Handle) -> Found:
             return raw.look_object(await self._views.open(handle), bytes.fromhex(text))
 
-        found = await self._supplied(handle, receipt, look)
+        found = await self._supplied(handle, look)
         headers = headers_of(handle, None, f'"{text}"', IMMUTABLE)
         headers["Packhouse-Object-Type"] = TYPE_NAMES[found.type].decode()
         return await self._bytes(request, handle, found, headers, receipt)
@@ -293,13 +311,15 @@ class Reads:
             return Response(status_code=status, headers=headers, media_type=BYTES)
         if found.size <= placing.LOOP_BYTES:
 
-            async def content() -> bytes:
+            async def content(handle: Handle) -> bytes:
                 return raw.content(await self._views.open(handle), found, start, end)
 
-            body = await self._supplied(handle, receipt, content)
+            body = await self._supplied(handle, content)
             headers["Server-Timing"] = receipt.header()
             return Response(body, status, headers, BYTES)
-        first, pieces = await self._begun(handle, receipt, "app.reads.raw:work_chunks", handle, found, start, end)
+        first, pieces = await self._begun(
+            handle, "app.reads.raw:work_chunks", lambda handle: (handle, found, start, end)
+        )
         headers["Server-Timing"] = receipt.header()
 
         async def chunks() -> AsyncIterator[bytes]:

@@ -14,12 +14,13 @@ from app.ingestion import run as run_order
 from app.progress import Meter
 from app.registry import Registry
 from app.settings import Settings
+from app.store import open_store
 from pack.errors import Conflict
 from storage import generations, publish
 from storage.backend import Backend
 from storage.localgit import LocalRepository
 from storage.manifest import DELETED
-from storage.open import check_format, open_backend
+from storage.open import check_format
 from storage.repository import Repositories
 
 
@@ -62,7 +63,7 @@ def look(target: str) -> None:
 
 async def bring(settings: Settings, target: str, called: tuple[str, str] | None, replace: bool) -> None:
     """`packhouse ingest`."""
-    backend = open_backend(settings.store)
+    backend, supplier = open_store(settings)
     try:
         await check_format(backend)
         registry = Registry(backend, Repositories(backend), settings)
@@ -71,8 +72,10 @@ async def bring(settings: Settings, target: str, called: tuple[str, str] | None,
         with Bar(f"{named.owner}/{named.name}") as bar:
             meter = Meter(bar.show, seconds=settings.ingest_deadline)
             order = Order(settings, named.owner, named.name, allow=named.allow)
-            outcome = await run_order(backend, order, meter)
+            outcome = await run_order(backend, order, meter, supplier=supplier)
     finally:
+        if supplier is not None:
+            await supplier.close()
         await backend.close()
     seconds = time.monotonic() - begun
     if outcome.changed:

@@ -28,6 +28,8 @@ def headers_of(handle: Handle, commit: str | None, etag: str | None, cache: str)
         headers["Packhouse-Commit"] = commit
     if etag is not None:
         headers["ETag"] = etag
+    if handle.stale:
+        headers["Packhouse-Stale"] = str(round(handle.stale))
     return headers
 
 

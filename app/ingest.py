@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from app import intake
 from app.intake import Taken
@@ -36,14 +37,17 @@ from pack.errors import (
 from pack.late import HashObject
 from pack.limits import Limits
 from pack.objects import COMMIT
-from pack.reader import Objects
+from pack.reader import Need, Objects
 from pack.view import Ref
 from storage import generations, layout
 from storage.backend import Backend
 from storage.connectivity import Arrived, Checked, check
 from storage.manifest import DELETED, READY, Manifest
 from storage.publish import Lost, all_refs, prepare, publish
-from storage.repository import Handle, open_objects, settle
+from storage.repository import Handle, Unopened, glance, open_objects, settle
+from storage.supply import Supplier, supplying
+
+_T = TypeVar("_T")
 
 ATTEMPTS = 100
 """Races that may be lost in a row; each one lost is a generation that somebody else has published."""
@@ -68,14 +72,17 @@ class Outcome:
     races: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Base:
-    """The generation that an attempt starts from."""
+    """The generation that an attempt starts from. Before `open` its objects may be Unopened."""
 
     manifest: Manifest
     handle: Handle
     objects: Objects
     refs: list[Ref]
+
+    async def open(self, work: _Work) -> None:
+        self.objects = await work.read(self.handle, open_objects)
 
     def tips(self) -> Iterator[bytes]:
         """Commits that everything is known of, the default branch's first."""
@@ -85,9 +92,17 @@ class _Base:
         seen = set()
         for ref in self.refs:
             oid = ref.peeled or ref.oid
-            if oid not in seen and oid in self.objects and self.objects.header(oid)[0] == COMMIT:
+            if oid not in seen and oid in self.objects and self._is_commit(ref, oid):
                 seen.add(oid)
                 yield oid
+
+    def _is_commit(self, ref: Ref, oid: bytes) -> bool:
+        if ref.peeled is None:
+            return ref.type == COMMIT
+        try:
+            return self.objects.header(oid)[0] == COMMIT
+        except Need:
+            return False  # it is not worth a request: what tags name is mostly behind a branch
 
     def find(self, oid: bytes) -> tuple[int, bytes] | None:
         """A base for a thin pack."""
@@ -107,23 +122,34 @@ async def ingest(
     limits: Limits | None = None,
     hash_object: HashObject | None = None,
     operation: str | None = None,
+    supplier: Supplier | None = None,
 ) -> Outcome:
     """Bring the repository up to `source`. It must be registered; `operation` goes into the manifest.
+
+    `supplier` holds the node's cache: what is read of a store that is no local folder comes from there, and the new
+    packs are left in it.
 
     RepoNotFound; UpstreamError and PackError of their kinds; IncompleteHistory; UnsupportedUpstream; Cancelled;
     DeadlineExceeded; StoreUnavailable; Conflict when the repository is registered anew meanwhile.
     """
     meter = meter or Meter()
     limits = limits or Limits()
+    async with supplying(backend, supplier) as near:
+        work = _Work(backend, near, owner, name, source, meter, limits, hash_object, operation)
+        return await _ingest(work)
+
+
+async def _ingest(work: _Work) -> Outcome:
+    backend, owner, name = work.backend, work.owner, work.name
     registration: str | None = None
-    whole = False
+    whole = brought = False
     races = 0
     while True:
-        base = await _base(backend, owner, name)
+        base = await _base(work)
         if registration is not None and base.manifest.registration != registration:
             raise Conflict(f"{owner}/{name} was registered anew while it was ingested")
         registration = base.manifest.registration
-        attempt = _Attempt(backend, owner, name, source, meter, limits, hash_object, base, operation)
+        attempt = _Attempt(work, base)
         try:
             outcome = await attempt.run(whole, races)
         except IncompleteHistory:
@@ -132,6 +158,14 @@ async def ingest(
                 raise
             # What lies in the store is not what it seems (a source was incomplete once): fetch all of it once more.
             whole = True
+            continue
+        except Need as need:
+            # A thin pack, though none was asked for: its bases must be at hand before it comes once more.
+            await attempt.abort()
+            if brought or work.near is None:
+                raise StoreUnavailable("The bases of a thin pack cannot be read.", operation="read") from need
+            await work.near.complete(base.handle)
+            brought = True
             continue
         except BaseException:
             await attempt.abort()
@@ -148,40 +182,49 @@ async def ingest(
         await asyncio.sleep(random.uniform(0, min(0.5, 0.01 * races)))
 
 
-async def _base(backend: Backend, owner: str, name: str) -> _Base:
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What an ingest is about. `near` brings what is read of a store that is no local folder."""
+
+    backend: Backend
+    near: Supplier | None
+    owner: str
+    name: str
+    source: Source
+    meter: Meter
+    limits: Limits
+    hash_object: HashObject | None
+    operation: str | None
+
+    def handle(self, manifest: Manifest) -> Handle:
+        place = self.near.place if self.near is not None else None
+        return Handle(self.backend.url, self.owner, self.name, manifest, place)
+
+    async def read(self, handle: Handle, read: Callable[[Handle], _T]) -> _T:
+        """What `read` finds, in a thread, as often as something has to be brought for it."""
+        if self.near is None:
+            return await asyncio.to_thread(read, handle)
+        return await self.near.run(handle, read)
+
+
+async def _base(work: _Work) -> _Base:
+    backend, owner, name = work.backend, work.owner, work.name
     manifest = await generations.newest(backend, owner, name)
     if manifest is None or manifest.state == DELETED:
         raise RepoNotFound(f"there is no repository {owner}/{name}")
     manifest = await settle(backend, owner, name, manifest)
     refs = await all_refs(backend, owner, name, manifest) if manifest.state == READY else []
-    handle = Handle(backend.url, owner, name, manifest)
-    return _Base(manifest, handle, open_objects(handle), refs)
+    handle = work.handle(manifest)
+    return _Base(manifest, handle, glance(handle).objects, refs)
 
 
 class _Attempt:
     """One try to follow one generation."""
 
-    def __init__(
-        self,
-        backend: Backend,
-        owner: str,
-        name: str,
-        source: Source,
-        meter: Meter,
-        limits: Limits,
-        hash_object: HashObject | None,
-        base: _Base,
-        operation: str | None,
-    ) -> None:
-        self.backend = backend
-        self.owner = owner
-        self.name = name
-        self.source = source
-        self.meter = meter
-        self.limits = limits
-        self.hash_object = hash_object
+    def __init__(self, work: _Work, base: _Base) -> None:
+        self.work = work
         self.base = base
-        self.operation = operation
+        self.meter = work.meter
         self.taken: list[Taken] = []
         self.arrived = Arrived()
 
@@ -191,7 +234,7 @@ class _Attempt:
         upstream = base.manifest.upstream
         refspecs = Refspecs(upstream.refspecs if upstream else ())
         self.meter.enter("listing")
-        advertisement = await self.source.list_refs(refspecs.prefixes())
+        advertisement = await self.work.source.list_refs(refspecs.prefixes())
         if advertisement.object_format != "sha1":
             raise UnsupportedUpstream(
                 f"the upstream uses {advertisement.object_format}; only SHA-1 repositories are taken"
@@ -202,7 +245,12 @@ class _Attempt:
         refused += sum(1 for ignored in advertisement.ignored if refspecs.match(ignored))
         target, head_oid = _head(base.manifest, advertisement)
         wanted = {ref.oid for ref in refs} | ({head_oid} if head_oid is not None else set())
-        wants = sorted(wanted) if whole else sorted(oid for oid in wanted if oid not in base.objects)
+        # What a ref of the base names is there: where nothing is new, nothing has to be opened.
+        wants = sorted(wanted if whole else wanted.difference(ref.oid for ref in base.refs))
+        if wants:
+            await base.open(self.work)
+        if not whole:
+            wants = [oid for oid in wants if oid not in base.objects]
         if wants:
             await self._fetch(wants, whole)
         self.meter.enter("checking")
@@ -212,15 +260,15 @@ class _Attempt:
         self.meter.enter("publishing")
         records = [taken.record for taken in self.taken]
         manifest = await prepare(
-            self.backend,
-            self.owner,
-            self.name,
+            self.work.backend,
+            self.work.owner,
+            self.work.name,
             base.manifest,
             refs=checked.refs,
             head=checked.head,
             new_packs=records,
             closed=checked.closed,
-            operation=self.operation,
+            operation=self.work.operation,
         )
         self.meter.tick()
         if not await self._publish(manifest):
@@ -241,7 +289,7 @@ class _Attempt:
         taken, self.taken = self.taken, []
         for pause in (0.1, 0.5, 2.0, None):
             try:
-                published = await publish(self.backend, self.owner, self.name, manifest)
+                published = await publish(self.work.backend, self.work.owner, self.work.name, manifest)
                 break
             except StoreUnavailable:
                 if pause is None:
@@ -269,36 +317,48 @@ class _Attempt:
             checksums = {pack.checksum for pack in base.manifest.packs}
             known = Known(base.tips(), base.objects.__contains__, checksums)
         self.meter.enter("fetching")
-        async with aclosing(self.source.packs(wants, known)) as packs:  # type: ignore[type-var]
+        async with aclosing(self.work.source.packs(wants, known)) as packs:  # type: ignore[type-var]
             async for chunks in packs:
                 self.meter.enter("receiving")
                 taken = await intake.take(
-                    self.backend,
-                    self.owner,
-                    self.name,
+                    self.work.backend,
+                    self.work.owner,
+                    self.work.name,
                     chunks,
                     self.meter,
-                    limits=self.limits,
-                    hash_object=self.hash_object,
+                    limits=self.work.limits,
+                    hash_object=self.work.hash_object,
                     on_object=self.arrived.on_object,
                     find_base=base.find,
+                    keep=self._keep if self.work.near is not None else None,
                 )
                 if taken is not None:
                     self.taken.append(taken)
 
+    async def _keep(self, name: str, size: int, chunks: Iterable[bytes]) -> None:
+        if self.work.near is not None:
+            await self.work.near.keep(self.base.handle, name, size, chunks)
+
     async def _check(self, refs: list[AdvertisedRef], target: bytes | None, head_oid: bytes | None) -> Checked:
         manifest = self.base.manifest
-        objects = open_objects(self.base.handle, [taken.record for taken in self.taken])
-        return await asyncio.to_thread(
-            check,
-            objects,
-            refs,
-            arrived=self.arrived,
-            head_target=target,
-            head_oid=head_oid,
-            base_refs=self.base.refs,
-            base_closed=manifest.closed,
-        )
+
+        def checked(objects: Objects) -> Checked:
+            return check(
+                objects,
+                refs,
+                arrived=self.arrived,
+                head_target=target,
+                head_oid=head_oid,
+                base_refs=self.base.refs,
+                base_closed=manifest.closed,
+            )
+
+        if not self.taken:
+            with contextlib.suppress(Unopened):
+                return await asyncio.to_thread(checked, self.base.objects)
+        packs = (*manifest.packs, *(taken.record for taken in self.taken))
+        handle = self.work.handle(replace(manifest, packs=packs))
+        return await self.work.read(handle, lambda handle: checked(open_objects(handle)))
 
     def _is_same(self, checked: Checked) -> bool:
         manifest = self.base.manifest

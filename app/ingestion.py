@@ -30,12 +30,13 @@ from app.processes import lower
 from app.progress import Meter
 from app.settings import Settings
 from app.source import HttpSource, Source, local
+from app.store import open_store
 from pack.errors import Cancelled, PackhouseError, RepoNotFound, UnsupportedUpstream
 from pack.libgit import detecting_hash
 from storage import generations
 from storage.backend import Backend
 from storage.manifest import DELETED, UpstreamRecord
-from storage.open import open_backend
+from storage.supply import Supplier
 
 log = logging.getLogger("packhouse.ingest")
 
@@ -89,7 +90,9 @@ async def open_source(
         yield HttpSource(upstream)
 
 
-async def run(backend: Backend, order: Order, meter: Meter, note: Any = None) -> Outcome:
+async def run(
+    backend: Backend, order: Order, meter: Meter, note: Any = None, supplier: Supplier | None = None
+) -> Outcome:
     """The ingest of a registered repository from its upstream."""
     manifest = await generations.newest(backend, order.owner, order.name)
     if manifest is None or manifest.state == DELETED:
@@ -104,6 +107,7 @@ async def run(backend: Backend, order: Order, meter: Meter, note: Any = None) ->
             limits=order.settings.limits(),
             hash_object=detecting_hash if order.settings.collision_check else None,
             operation=order.operation,
+            supplier=supplier,
         )
 
 
@@ -131,8 +135,8 @@ class _Parent:
 async def _main(order: Order, parent: _Parent) -> None:
     loop = asyncio.get_running_loop()
     meter = Meter(lambda progress: parent.tell("progress", progress), parent.asked, order.settings.ingest_deadline)
-    backend = open_backend(order.settings.store)
-    task = loop.create_task(run(backend, order, meter, lambda text: parent.tell("note", text)))
+    backend, supplier = open_store(order.settings)
+    task = loop.create_task(run(backend, order, meter, lambda text: parent.tell("note", text), supplier))
 
     def stop() -> None:
         parent.cancelled = True
@@ -155,6 +159,8 @@ async def _main(order: Order, parent: _Parent) -> None:
         parent.tell("failed", PackhouseError("an internal error in an ingest; the log has it"))
     finally:
         loop.remove_reader(parent.sock)
+        if supplier is not None:
+            await supplier.close()
         await backend.close()
 
 

@@ -12,7 +12,7 @@ from pack.limits import Limits
 from pack.stream import StreamParser
 from storage.backend import Backend
 from storage.manifest import PackRecord
-from storage.sink import PackSink
+from storage.sink import Keep, PackSink
 
 FindBase = Callable[[bytes], tuple[int, bytes] | None]
 OnObject = Callable[[int, bytes, int, bytes], None]
@@ -40,8 +40,11 @@ async def take(
     hash_object: HashObject | None = None,
     on_object: OnObject,
     find_base: FindBase,
+    keep: Keep | None = None,
 ) -> Taken | None:
     """Store a pack and its index; None for one without objects. On any error nothing of it stays.
+
+    `keep` is given them as well, for the node's cache.
 
     PackError and its kinds name the object and the offset; StoreUnavailable; whatever `chunks` and `meter` raise.
     """
@@ -76,7 +79,7 @@ async def take(
             await sink.abort()
             return None
         meter.enter("indexing")
-        return Taken(sink, await sink.finish(result, write_index(result)))
+        return Taken(sink, await sink.finish(result, write_index(result), keep))
     except PackTruncated as error:
         await sink.abort()
         error.extra.setdefault("received", sink.size)

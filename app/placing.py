@@ -29,6 +29,13 @@ def walks(revs: Iterable[bytes]) -> bool:
     return any(_WALKS.search(rev) for rev in revs)
 
 
+def by_refs(operation: Operation, params: Params) -> bool:
+    """Whether refs alone may answer, so that no pack has to be opened first."""
+    if operation.module == "refs":
+        return (params["limit"] or operation.default_limit) <= LOOP_RECORDS
+    return operation.module == "resolve" and len(params["rev"]) <= LOOP_REVS and not walks(params["rev"])
+
+
 def single_on_loop(operation: Operation, params: Params, view: View) -> bool:
     """Whether the event loop does a single read itself."""
     if operation.module not in _POINT_READS:
@@ -40,9 +47,7 @@ def single_on_loop(operation: Operation, params: Params, view: View) -> bool:
 
 
 def page_on_loop(operation: Operation, params: Params, view: View) -> bool:
-    """Whether the event loop makes a page itself: of refs, or of one small directory."""
-    if operation.module == "refs":
-        return (params["limit"] or operation.default_limit) <= LOOP_RECORDS
+    """Whether the event loop makes a page itself, of one small directory."""
     if operation.module != "tree" or params["recursive"] or params["last_commit"] or params["glob"] or params["sizes"]:
         return False
     return not walks((params["rev"],)) and _size(view, params) <= LOOP_TREE_BYTES

@@ -19,9 +19,9 @@ from app.service import create_app
 from app.settings import Settings
 from pack.errors import PackhouseError, UnsupportedUpstream, UpstreamNotFound
 from pack.objects import COMMIT
-from pack.view import View
+from pack.view import Ref, View
 from storage.operations import SUCCEEDED, Operation
-from storage.repository import open_view
+from storage.repository import Handle, open_view
 
 if TYPE_CHECKING:
     from app.service import Service
@@ -100,17 +100,14 @@ async def _show(service: Service, named: Named, url: str) -> None:
     """Three requests that answer."""
     base = f"{url}/v1/repos/{named.owner}/{named.name}"
     handle = await service.repositories.handle(named.owner, named.name)
-    view = open_view(handle)
+    head, path = await service.repositories.read(handle, _look)
     secret = " -H 'Authorization: Bearer TOKEN'" if service.tokens.required else ""
-    head = view.refs.head
     _say("")
     if head is None:
         _say(f"curl{secret} '{base}'")
         _say(f"curl{secret} '{base}/refs'")
         _say(f"curl '{url}/version'")
     else:
-        commit = head.peeled or head.oid
-        path = _file(view, commit)
         _say(f"curl{secret} '{base}/resolve?rev=HEAD'")
         if path is None:
             _say(f"curl{secret} '{base}/tree?rev=HEAD'")
@@ -118,6 +115,13 @@ async def _show(service: Service, named: Named, url: str) -> None:
             _say(f"curl{secret} '{base}/raw?rev=HEAD&path={quote_from_bytes(path, safe='/')}'")
         _say(f"curl{secret} '{base}/log?limit=5'")
     _say("")
+
+
+def _look(handle: Handle) -> tuple[Ref | None, bytes | None]:
+    """HEAD, and a file in it."""
+    view = open_view(handle)
+    head = view.refs.head
+    return head, None if head is None else _file(view, head.peeled or head.oid)
 
 
 def _file(view: View, commit: bytes) -> bytes | None:

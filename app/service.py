@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -17,14 +18,19 @@ from app.jobs import Jobs
 from app.registry import Registry
 from app.routes import health, operations, reads, repos
 from app.settings import Settings, load
+from app.store import open_store
 from app.tokens import Tokens
 from app.workers import Pool
 from storage import views
-from storage.open import open_backend, prepare
+from storage.open import prepare
 from storage.repository import ReadSettings, Repositories
 from storage.secrets import cursor_key
+from storage.supply import Supplier
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (*reads.ENDPOINTS, *repos.ENDPOINTS, *operations.ENDPOINTS, *health.ENDPOINTS)
+
+
+TIDY_SECONDS: Final = 5.0
 
 
 class Service:
@@ -34,8 +40,9 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.backend = open_backend(settings.store)
-        self.repositories = Repositories(self.backend, ReadSettings(freshness=settings.fresh_seconds))
+        self.backend, self.supplier = open_store(settings)
+        reading = ReadSettings(freshness=settings.fresh_seconds, stale=settings.stale_seconds)
+        self.repositories = Repositories(self.backend, reading, self.supplier)
         self.tokens = Tokens(settings.tokens_file)
         self.pool = Pool(
             settings.read_workers,
@@ -50,6 +57,7 @@ class Service:
         self.registry = Registry(self.backend, self.repositories, settings)
         self.reads = Reads(self)
         self.ready = False
+        self._tidying: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Prove the store, start the workers. StoreUnavailable where the store does not do what is relied on."""
@@ -58,13 +66,25 @@ class Service:
         views.configure(object_cache_bytes=self.settings.object_cache_bytes)
         await self.pool.start()
         await self.jobs.start()
+        if self.supplier is not None:
+            self._tidying = asyncio.get_running_loop().create_task(_tidy(self.supplier))
         self.ready = True
 
     async def close(self) -> None:
         self.ready = False
         await self.jobs.close()
         await self.pool.close()
+        if self._tidying is not None:
+            self._tidying.cancel()
+        if self.supplier is not None:
+            await self.supplier.close()
         await self.backend.close()
+
+
+async def _tidy(supplier: Supplier) -> None:
+    while True:
+        await supplier.tidy()
+        await asyncio.sleep(TIDY_SECONDS)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

@@ -43,6 +43,9 @@ class Settings(BaseSettings):
         ByteSize(96 << 20), ge=1 << 20, description="decoded objects kept by a process"
     )
     fresh_seconds: float = Field(1.0, ge=0, le=60, description="how long a read may trust the generation it saw last")
+    stale_seconds: float = Field(
+        300.0, ge=0, description="how long reads go on from the cache while the store does not answer; 0 refuses them"
+    )
 
     tokens_file: Path | None = Field(None, description="file of bearer tokens (hashes); required off loopback")
     allow_upstreams: Annotated[tuple[str, ...], NoDecode] = Field(

@@ -40,6 +40,8 @@ RETIRE = 0x80
 WINDOW = 256 << 10
 """Bytes of a stream that may be on their way to its reader."""
 
+IDLE_MILLISECONDS = 5000
+
 JOIN_BYTES = 64 << 10
 JOIN_SECONDS = 0.005
 TURN_SECONDS = 0.02
@@ -98,7 +100,9 @@ class Worker:
 
     def run(self) -> None:
         while True:
-            if not self.ready or self.poll.poll(0):
+            if not self.ready and not self.poll.poll(IDLE_MILLISECONDS):
+                self._tidy()
+            elif not self.ready or self.poll.poll(0):
                 chunk = self.sock.recv(1 << 20)
                 if not chunk:
                     return
@@ -106,6 +110,12 @@ class Worker:
                 self._receive()
             elif self.ready:
                 self._turn(self.ready.popleft())
+
+    def _tidy(self) -> None:
+        """Nothing to do: let go of files that the cache has given up."""
+        views = sys.modules.get("storage.views")
+        if views is not None:
+            views.tidy()
 
     def _receive(self) -> None:
         position, size = 0, FRAME.size

@@ -78,7 +78,7 @@ def blocks_path(shelf: str, name: str) -> str:
 def store(place: Place, path: str, chunks: Iterable[bytes | memoryview]) -> None:
     """Put a file at `path`, over what may be there. OSError; nothing is left of it then."""
     temporary = f"{place.temporary}/{secrets.token_hex(12)}"
-    fd = _open_temporary(temporary)
+    fd = open_temporary(temporary)
     try:
         try:
             for chunk in chunks:
@@ -106,7 +106,7 @@ def move(temporary: str, path: str) -> None:
             os.makedirs(path.rpartition("/")[0], _FOLDER_MODE, exist_ok=True)  # noqa: PTH103
 
 
-def _open_temporary(path: str) -> int:
+def open_temporary(path: str) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         return os.open(path, flags, _MODE)

@@ -16,8 +16,9 @@ import functools
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pack.errors import CursorExpired, GenerationNotReached, NotReady, RepoNotFound, StoreUnavailable
 from pack.source import Need
@@ -39,6 +40,8 @@ __all__ = [
     "open_view",
     "settle",
 ]
+
+_T = TypeVar("_T")
 
 log = logging.getLogger("packhouse.store")
 
@@ -224,6 +227,12 @@ class Repositories:
     def errand(self, handle: Handle) -> Errand:
         """For one read: what it finds missing is brought by this."""
         return Errand(self.supplier, handle)
+
+    async def read(self, handle: Handle, work: Callable[[Handle], _T]) -> _T:
+        """The result of `work`, in a thread, done as often as it takes to bring what it needs."""
+        if self.supplier is None:
+            return await asyncio.to_thread(work, handle)
+        return await self.supplier.run(handle, work)
 
     async def supply(self, handle: Handle, ranges: Sequence[tuple[str, int, int]]) -> Handle:
         """Bring ranges (file, offset, length) that a read found missing to this node; the handle to go on with.

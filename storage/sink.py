@@ -5,6 +5,7 @@ known.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol
 
 from pack.errors import PackhouseError
@@ -13,6 +14,12 @@ from storage.backend import Backend, Upload
 from storage.manifest import PackRecord
 
 _ABANDONED = 24 * 3600.0
+
+
+Keep = Callable[[str, int, Iterable[bytes]], Awaitable[None]]
+"""Takes the name of a file below its repository, its size, and its bytes (in a thread)."""
+
+_CHUNK = 1 << 20
 
 
 class Result(Protocol):
@@ -64,16 +71,30 @@ class PackSink:
         """Bytes of what was written, for the parser; from a local file."""
         return self._upload.read_back(offset, length)
 
-    async def finish(self, result: Result, index: bytes) -> PackRecord:
+    async def finish(self, result: Result, index: bytes, keep: Keep | None = None) -> PackRecord:
         """Complete a thin pack, make pack and index durable, in that order: git takes an .idx for a sign of its
-        .pack.
+        .pack. `keep` is given both, for a cache: they are at hand here.
         """
         # What completes a thin pack stands where the trailer came.
         cut = self._upload.size - result.own_end if result.tail else 0
-        await self._upload.finish(result.header or b"", cut, result.tail)
+        head = result.header or b""
+        if keep is not None:
+            own = self._upload.size - cut
+            await keep(layout.pack(self.name), own + len(result.tail), self._chunks(head, own, result.tail))
+            await keep(layout.index(self.name), len(index), (index,))
+        await self._upload.finish(head, cut, result.tail)
         size = self._upload.size
         await self._backend.create(self._prefix + layout.index(self.name), index)
         return PackRecord(self.name, size, result.count, result.own_objects, result.own_end, result.checksum)
+
+    def _chunks(self, head: bytes, end: int, tail: bytes) -> Iterator[bytes]:
+        """What was written, as it will be stored."""
+        if head:
+            yield head
+        for offset in range(len(head), end, _CHUNK):
+            yield self._upload.read_back(offset, min(_CHUNK, end - offset))
+        if tail:
+            yield tail
 
     async def abort(self) -> None:
         """Take the pack back, finished or not; only for packs that no manifest names."""

@@ -132,6 +132,19 @@ class Supplier:
             except Need as need:
                 await errand.bring(need)
 
+    async def complete(self, handle: Handle) -> None:
+        """Bring all packs of a generation whole, however large. StoreUnavailable, CorruptData."""
+        shelf = self.place.shelf(handle.store, handle.namespace)
+        prefix = layout.repository(handle.owner, handle.name)
+        for file in files_of(handle.manifest).values():
+            if file.size is not None and not cache.has(cache.whole_path(shelf, file.name), file.size):
+                try:
+                    await self._copy(_File(file, prefix + file.name, shelf), file.size)
+                except OSError as error:
+                    raise StoreUnavailable(
+                        f"The cache does not take {file.name}: {error.strerror}.", operation="cache"
+                    ) from error
+
     async def keep(self, handle: Handle, name: str, size: int, chunks: Iterable[bytes]) -> None:
         """Put a file of the store into the cache whose bytes are at hand; it may not be possible."""
         if size > self.evictor.budget // 2:
@@ -308,13 +321,10 @@ class Supplier:
 
     async def _complete(self, file: _File, size: int) -> None:
         metered.stop()
-        path = cache.whole_path(file.shelf, file.name)
-        temporary = f"{self.place.temporary}/{secrets.token_hex(12)}"
         try:
             with _alone(f"{self.place.folder}/bringing"):
-                if not cache.has(path, size):
-                    await self._copy(file, size, temporary)
-                    await self._in_thread(cache.move, temporary, path)
+                if not cache.has(cache.whole_path(file.shelf, file.name), size):
+                    await self._copy(file, size)
                 for number in cache.block_numbers(file.shelf, file.name):
                     os.unlink(f"{cache.blocks_path(file.shelf, file.name)}/{number}")  # noqa: PTH108
         except (BlockingIOError, FileNotFoundError):
@@ -323,33 +333,41 @@ class Supplier:
             log.warning("%s could not be brought whole: %s", file.key, error)
         finally:
             self._completing = False
+
+    async def _copy(self, file: _File, size: int) -> None:
+        """Bring a file of any size whole, piece by piece. OSError where the disk does not take it."""
+        temporary = f"{self.place.temporary}/{secrets.token_hex(12)}"
+        fd = await self._in_thread(cache.open_temporary, temporary)
+        try:
+            await self._pieces(file, size, fd)
+            await self._in_thread(cache.move, temporary, cache.whole_path(file.shelf, file.name))
+        except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108
-
-    async def _copy(self, file: _File, size: int, temporary: str) -> None:
-        digest = sha1(usedforsecurity=False)
-        last = b""
-        fd = await self._in_thread(os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            for offset in range(0, size, _PIECE):
-                data = await self._read(file, offset, min(_PIECE, size - offset))
-
-                def take(data: bytes = data, last: bytes = last) -> bytes:
-                    joined = last + data
-                    digest.update(memoryview(joined)[:-20])
-                    view = memoryview(data)
-                    while view:
-                        view = view[os.write(fd, view) :]
-                    return joined[-20:]
-
-                last = await self._in_thread(take)
-                self.evictor.note(len(data))
-                if self.evictor.due():
-                    await self._in_thread(self.evictor.run)
+            raise
         finally:
             os.close(fd)
-        if digest.digest() != last or last != file.file.checksum:
-            raise CorruptData("its checksum is wrong in the store")
+
+    async def _pieces(self, file: _File, size: int, fd: int) -> None:
+        digest = sha1(usedforsecurity=False)
+        last = b""
+        for offset in range(0, size, _PIECE):
+            data = await self._read(file, offset, min(_PIECE, size - offset))
+
+            def take(data: bytes = data, last: bytes = last) -> bytes:
+                joined = last + data
+                digest.update(memoryview(joined)[:-20])
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
+                return joined[-20:]
+
+            last = await self._in_thread(take)
+            self.evictor.note(len(data))
+            if self.evictor.due():
+                await self._in_thread(self.evictor.run)
+        if file.file.kind == "pack" and (digest.digest() != last or last != file.file.checksum):
+            raise CorruptData(f"{file.key} has a wrong checksum in the store.")
 
 
 class Errand:
@@ -379,6 +397,7 @@ class Errand:
         self._turn += 1
         if pieces:
             self._held += sum(len(piece.data) for piece in pieces)
+            cache.pieces.add(pieces)
             self.handle = replace(self.handle, pieces=(*self.handle.pieces, *pieces))
 
 
