@@ -2,6 +2,7 @@
 
 file:///absolute/path        a local folder, or a mounted one
 path                         the same
+s3://bucket/prefix?…         a bucket of an S3 server (`storage.s3place`)
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from urllib.parse import unquote, urlsplit
 import orjson
 
 from pack.errors import BadParameter, CorruptData, StoreUnavailable
-from storage import layout
+from storage import layout, s3place
 from storage.backend import Backend, NotThere
 from storage.file import FileBackend
 
 FORMAT = 1
 
 
-def open_backend(url: str) -> Backend:
-    """BadParameter (`store`) for a URL that names no kind of store we know. Touches nothing."""
+def open_backend(url: str, spool: Path | None = None) -> Backend:
+    """BadParameter (`store`) for a URL that names no kind of store we know. Touches nothing.
+
+    `spool` is the folder where uploads to a remote store are buffered.
+    """
     scheme, colon, _ = url.partition(":")
     if not colon or "/" in scheme:
         return FileBackend(Path(url))
@@ -30,7 +34,13 @@ def open_backend(url: str) -> Backend:
         if parts.netloc not in ("", "localhost") or parts.query or parts.fragment or not parts.path.startswith("/"):
             raise BadParameter("A file store is written file:///absolute/path.", parameter="store")
         return FileBackend(Path(unquote(parts.path)))
-    raise BadParameter(f"There is no kind of store named {scheme!r}; there is file:///path.", parameter="store")
+    if scheme == s3place.SCHEME:
+        from storage.s3 import S3Backend  # the library behind it takes its time to load
+
+        return S3Backend(s3place.parse(url), spool=spool)
+    raise BadParameter(
+        f"There is no kind of store named {scheme!r}; there are file:///path and s3://bucket.", parameter="store"
+    )
 
 
 async def prepare(backend: Backend) -> None:

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Awaitable
 
-from pack.errors import StoreUnavailable
+from pack.errors import PackhouseError, StoreUnavailable
 from storage import layout
 from storage.backend import Backend, NotThere
 
 _RACERS = 8
 
 
-async def prove(backend: Backend) -> None:
-    """StoreUnavailable names what the store lacks. Leaves nothing behind, unless the store cannot delete."""
+async def prove(backend: Backend, *, upload_bytes: int = 70_000) -> None:
+    """StoreUnavailable names what the store lacks. Leaves nothing behind, unless the store cannot delete.
+
+    `upload_bytes` is the size of the upload that is tried: a store of parts wants more than one.
+    """
     scratch = f"{layout.PROOF}{secrets.token_hex(12)}/"
     try:
         await _create_has_one_winner(backend, scratch + "race")
         await _put_replaces(backend, scratch + "put")
         await _ranges_are_exact(backend, scratch + "ranges")
-        await _uploads_appear_whole(backend, scratch)
+        await _uploads_appear_whole(backend, scratch, upload_bytes)
+        await _uploads_can_be_aborted(backend, scratch, upload_bytes)
         await _listing_is_complete(backend, scratch + "list/")
-    finally:
-        async for item in backend.list(scratch):
-            await backend.delete(item.key)
+    except BaseException:
+        with contextlib.suppress(PackhouseError):  # what failed first counts
+            await _clean(backend, scratch)
+        raise
+    await _clean(backend, scratch)
     async for item in backend.list(scratch):
         raise _lacks(backend, "deleting", f"{item.key} is still listed")
+
+
+async def _clean(backend: Backend, scratch: str) -> None:
+    keys = [item.key async for item in backend.list(scratch)]
+    await _all([backend.delete(key) for key in keys])
 
 
 async def _create_has_one_winner(backend: Backend, key: str) -> None:
@@ -59,24 +71,36 @@ async def _ranges_are_exact(backend: Backend, key: str) -> None:
             raise _lacks(backend, "ranges", f"{length} bytes at {offset} came as {len(got)} other ones")
 
 
-async def _uploads_appear_whole(backend: Backend, scratch: str) -> None:
+async def _uploads_appear_whole(backend: Backend, scratch: str, size: int) -> None:
     key = scratch + "upload"
+    content = secrets.token_bytes(1000) * (size // 1000)
     upload = await backend.upload(key)
     try:
-        for chunk in (b"HEAD", b"0123456789" * 7000, b"tail"):
+        for chunk in (b"HEAD", content, b"tail"):
             await upload.write(chunk)
-        if upload.read_back(2, 4) != b"AD01":
+        if upload.read_back(2, 4) != b"AD" + content[:2]:
             raise _lacks(backend, "uploads", "what was written cannot be read back")
         await _is_not_there(backend, key)
         await upload.finish(b"head", 4, b"the end")
     finally:
         await upload.abort()
-    if await backend.get(key) != b"head" + b"0123456789" * 7000 + b"the end":
+    if await backend.get(key) != b"head" + content + b"the end":
         raise _lacks(backend, "uploads", "the value is another one")
-    upload = await backend.upload(scratch + "aborted")
-    await upload.write(b"never seen")
-    await upload.abort()
-    await _is_not_there(backend, scratch + "aborted")
+    if await backend.read(key, len(content) - 10, 25) != content[-14:] + b"the end":
+        raise _lacks(backend, "ranges", "the end of an upload is another one")
+
+
+async def _uploads_can_be_aborted(backend: Backend, scratch: str, size: int) -> None:
+    key = scratch + "aborted"
+    upload = await backend.upload(key)
+    try:
+        for _ in range(2):
+            await upload.write(bytes(size))
+    finally:
+        await upload.abort()
+    await _is_not_there(backend, key)
+    if await backend.sweep(key, -86400.0):
+        raise _lacks(backend, "uploads", "an aborted one goes on")
 
 
 async def _listing_is_complete(backend: Backend, folder: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import secrets
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,33 @@ import pytest
 from storage import views
 from storage.backend import Backend
 from storage.open import open_backend
+from tests.services import running
 
 
 def _file(folder: Path) -> Backend:
     return open_backend((folder / "store").as_uri())
 
 
-BACKENDS: dict[str, Callable[[Path], Backend]] = {"file": _file}
+def _s3(server: str) -> Callable[[Path], Backend]:
+    def make(folder: Path) -> Backend:
+        prefix = f"test-{secrets.token_hex(8)}"
+        return open_backend(running.get(server).url(prefix), spool=folder / "spool")
+
+    return make
+
+
+BACKENDS: dict[str, Callable[[Path], Backend]] = {
+    "file": _file,
+    "seaweed": _s3("seaweed"),
+    "ceph-rgw": _s3("ceph"),
+    "minio": _s3("minio"),
+}
 
 
 @pytest.fixture(params=sorted(BACKENDS))
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
     """An empty store of each kind."""
-    yield BACKENDS[request.param](tmp_path)
+    made = BACKENDS[request.param](tmp_path)
+    yield made
+    await made.close()
     views.forget()
