@@ -182,9 +182,12 @@ class _Repository:
     async def _list(self) -> dict[str, list[Item]]:
         """What can be collected, by what it must be named as to stay."""
         there: dict[str, list[Item]] = {}
-        for folder in (layout.PACKS, *layout.TABLES, *layout.SIDECARS):
-            async for item in self.backend.list(self.prefix + folder):
-                token = _token(item.key[len(self.prefix) :])
+        prefix = self.prefix
+        # All that can be collected sorts behind the generations, which may be very many.
+        behind = prefix + "packhouse/generations0"
+        for listing in (self.backend.list(prefix + layout.PACKS), self.backend.list(prefix + "packhouse/", behind)):
+            async for item in listing:
+                token = _token(item.key[len(prefix) :])
                 if token is not None:
                     there.setdefault(token, []).append(item)
         return there

@@ -19,6 +19,7 @@ from pack.objects import BLOB, OFS_DELTA, REF_DELTA, hash_object
 from pack.splice import Part, Spliced, Splicer
 from tests.pack.packs import Builder, copy, delta, extend, parse, stored
 from tests.support.git import git, init
+from tests.support.history import History
 
 Pack = tuple[bytes, Part]
 
@@ -96,41 +97,8 @@ def check(tmp_path: Path, packs: Sequence[Pack], step: int | None = None) -> tup
 # Real packs
 
 
-class History:
-    """A repository of similar files, made by one fast-import: `count` commits on main, c1 … tags on them."""
-
-    def __init__(self, path: Path, seed: int, count: int, lines: int = 300) -> None:
-        self.path = init(path)
-        self.count = count
-        rng = random.Random(seed)
-        files = {f"f{n}": [f"{n} {line} {rng.random()}" for line in range(lines)] for n in range(4)}
-        script = []
-        for number in range(1, count + 1):
-            name = rng.choice(sorted(files))
-            for _ in range(rng.randrange(1, 4)):
-                files[name][rng.randrange(lines)] = f"{number} {rng.random()}"
-            body = "\n".join(files[name])
-            message = f"number {number}\n"
-            script.append(
-                f"commit refs/heads/main\nmark :{number}\ncommitter A <a@b> {1_700_000_000 + number} +0000\n"
-                f"data {len(message)}\n{message}"
-                f"M 100644 inline {name}\ndata {len(body)}\n{body}\n"
-                f"reset refs/tags/c{number}\nfrom :{number}\n\n"
-            )
-        git(self.path, "fast-import", "--quiet", stdin="".join(script).encode())
-
-    def pack(self, wants: Sequence[int], haves: Sequence[int], *options: str) -> Pack:
-        revs = "".join(f"refs/tags/c{n}\n" for n in wants) + "".join(f"^refs/tags/c{n}\n" for n in haves)
-        data = git(self.path, "pack-objects", "--revs", "--stdout", "-q", *options, stdin=revs.encode())
-        return indexed(data, find_base=self.find)
-
-    def find(self, oid: bytes) -> tuple[int, bytes]:
-        kind = git(self.path, "cat-file", "-t", oid.hex()).decode().strip()
-        return {"commit": 1, "tree": 2, "blob": 3, "tag": 4}[kind], git(self.path, "cat-file", kind, oid.hex())
-
-    def all(self) -> set[bytes]:
-        listed = git(self.path, "rev-list", "--objects", "--no-object-names", "--all").split()
-        return {bytes.fromhex(oid.decode()) for oid in listed}
+def cut(history: History, wants: Sequence[int], haves: Sequence[int], *options: str) -> Pack:
+    return indexed(history.pack(wants, haves, *options), find_base=history.find)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +119,7 @@ OPTIONS = {
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_a_history_in_slices(history: History, tmp_path: Path, options: tuple[str, ...], step: int | None) -> None:
     slices = [0, 40, 60, 61, 90, 120]
-    packs = [history.pack([end], [begin] if begin else [], *options) for begin, end in pairwise(slices)]
+    packs = [cut(history, [end], [begin] if begin else [], *options) for begin, end in pairwise(slices)]
     data, result = check(tmp_path, packs, step)
     oids = {result.oids[at : at + 20] for at in range(0, len(result.oids), 20)}
     assert oids == history.all()
@@ -165,7 +133,7 @@ def test_a_history_in_slices(history: History, tmp_path: Path, options: tuple[st
 def test_overlapping_packs(history: History, tmp_path: Path, options: tuple[str, ...]) -> None:
     """Each pack has much of what others have, in other deltas; any order."""
     ranges = [(0, 60), (20, 90), (50, 120), (0, 120), (119, 120)]
-    packs = [history.pack([end], [begin] if begin else [], *options) for begin, end in ranges]
+    packs = [cut(history, [end], [begin] if begin else [], *options) for begin, end in ranges]
     rng = random.Random(7)
     for _ in range(4):
         check(tmp_path, packs, rng.choice([None, 333, 5000]))
@@ -173,13 +141,13 @@ def test_overlapping_packs(history: History, tmp_path: Path, options: tuple[str,
 
 
 def test_all_kinds_of_packs_together(history: History, tmp_path: Path) -> None:
-    packs = [history.pack([10 * n + 30], [10 * n], *options) for n, options in enumerate(OPTIONS.values(), 1)]
+    packs = [cut(history, [10 * n + 30], [10 * n], *options) for n, options in enumerate(OPTIONS.values(), 1)]
     check(tmp_path, packs)
     check(tmp_path, packs[::-1])
 
 
 def test_a_pack_alone_stays_as_it_is(history: History) -> None:
-    packs = [history.pack([120], [], *OPTIONS["ofs"])]
+    packs = [cut(history, [120], [], *OPTIONS["ofs"])]
     assert join(packs)[0] == packs[0][0]
     assert join([*packs, packs[0]])[0] == packs[0][0]
 
@@ -196,7 +164,7 @@ def test_any_slices_of_any_history(tmp_path_factory: pytest.TempPathFactory, dat
         wants = data.draw(st.lists(number, min_size=1, max_size=2), "wants")
         haves = data.draw(st.lists(number, max_size=1), "haves")
         options = data.draw(st.sampled_from(sorted(OPTIONS.values())), "options")
-        packs.append(made.pack(wants, haves, *options))
+        packs.append(cut(made, wants, haves, *options))
     check(folder, packs, data.draw(st.sampled_from([None, 1, 50, 4096]), "step"))
 
 
@@ -351,7 +319,7 @@ def flipped(pack: Pack, at: int) -> Pack:
 
 @pytest.mark.parametrize("step", [None, 10])
 def test_damage_is_not_copied(history: History, step: int | None) -> None:
-    pack = history.pack([20], [], *OPTIONS["ofs"])
+    pack = cut(history, [20], [], *OPTIONS["ofs"])
     rng = random.Random(9)
     for _ in range(30):
         with pytest.raises(PackError, match="part 1"):
