@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Final
 
-from app.reads.base import Params, Row, Tally, b64, from_b64, named
+from orjson import dumps
+
+from app.reads.base import Params, Rows, Tally, b64, from_b64, named
 from app.reads.commit import commit_record
+from app.reads.listing import listing
 from app.reads.scope import Scope
 from app.reads.stat import submodule_urls
 from pack.corpus import reason_of
@@ -48,10 +51,15 @@ def head(view: View, params: Params, pin: dict[str, Any]) -> dict[str, Any]:
     return {"commit": pin["commit"]}
 
 
-def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Iterator[Row]:
+def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Rows:
     """A row an entry; a position is the entry's place in the walk."""
     scope = Scope(from_b64(pin["below"], "cursor"), (), params["glob"])
     recursive = params["recursive"]
+    records = _Records(view, params, pin, tally)
+    if tally.whole and recursive and scope.whole and position is None and not params["last_commit"]:
+        tree, root = bytes.fromhex(pin["tree"]), pin["root"]
+        yield from listing(view, tree, scope.prefix, params["sizes"], root, tally, records.encoded)
+        return
     walk = TreeWalk(
         view,
         bytes.fromhex(pin["tree"]),
@@ -60,7 +68,6 @@ def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position
         lost=lambda path, place, error: tally.skip(path, reason_of(error)),
         after=position,
     )
-    records = _Records(view, params, pin, tally)
     found = _wanted(walk, scope, recursive, tally)
     if not params["last_commit"]:
         for path, entry, place in found:
@@ -117,6 +124,9 @@ class _Records:
         elif kind == BLOB and (self._sizes or mode == SYMLINK):
             self._look(path, entry, record)
         return record
+
+    def encoded(self, path: bytes, entry: Entry) -> bytes:
+        return dumps(self.record(path, entry))
 
     def _look(self, path: bytes, entry: Entry, record: dict[str, Any]) -> None:
         """Size and link target. Where the object is missing, only a size that was asked for is admitted as lost."""

@@ -177,3 +177,12 @@ def test_a_missing_tree_is_admitted(tmp_path: Path, repositories: Repositories) 
     every = [raw(r, "path") for r in whole(LIST_TREE, open_git_dir(path), recursive=True)]
     assert [raw(r, "path") for r in found] == [p for p in every if not p.startswith(b"pkg/m1/")]
     assert counts == {"not_fetched": 1}
+
+
+@pytest.mark.parametrize("name", WITH_HEAD)
+@pytest.mark.parametrize("sizes", [False, True])
+def test_a_listing_that_is_kept_says_the_same(repositories: Repositories, name: str, sizes: bool) -> None:
+    view = open_git_dir(repositories[name])
+    first = whole(LIST_TREE, view, recursive=True, sizes=sizes)
+    assert whole(LIST_TREE, view, recursive=True, sizes=sizes) == first
+    assert pages(LIST_TREE, view, 13, recursive=True, sizes=sizes)[0] == first

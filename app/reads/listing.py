@@ -1,0 +1,116 @@
+"""A whole tree as encoded records, kept for those who ask again: a tree never changes."""
+
+from __future__ import annotations
+
+from binascii import hexlify
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from orjson import dumps
+
+from app.reads.base import Batch, Tally
+from app.reads.recent import Recent
+from pack.corpus import reason_of
+from pack.errors import BadObject, CorruptData, NotFound, TooLarge, WrongType
+from pack.tree import DIRECTORY, EXECUTABLE, REGULAR, Entry
+from pack.treewalk import MAX_DEPTH
+from pack.view import View
+
+_TOGETHER: Final = 256  # records in a batch
+# Bytes of one listing that is kept, and of all of them.
+_KEPT: Final = 8 << 20
+# Batches, and what a walk for them visits.
+_listings: Recent[tuple[list[Batch], int]] = Recent(32 << 20)
+
+_FILES: Final = {mode: b'"mode":"%06o","type":"blob","oid":"' % mode for mode in (REGULAR, EXECUTABLE)}
+
+Encode = Callable[[bytes, Entry], bytes]
+"""(path, entry) → its record: for all but regular files with a readable name and a known size."""
+
+
+def listing(
+    view: View, tree: bytes, prefix: bytes, sizes: bool, root: str | None, tally: Tally, encode: Encode
+) -> Iterator[Batch]:
+    """All that is below `tree` and no directory, in git's order; paths begin with `prefix`.
+
+    `root` is the root tree that urls of submodules come from. Positions are places of a TreeWalk.
+    """
+    key = (view.namespace, tree, prefix, sizes, root)
+    known = _listings.get(key)
+    if known is not None and not tally.visits and (tally.max_visits is None or known[1] <= tally.max_visits):
+        tally.visit(known[1])
+        yield from known[0]
+        return
+    made: list[Batch] = []
+    size = 0
+    for batch in _made(view, tree, prefix, sizes, tally, encode):
+        size += len(batch.lines)
+        if size <= _KEPT:
+            made.append(batch)
+        yield batch
+    if size <= _KEPT and not tally.counts:
+        _listings.remember(key, (made, tally.visits), size + 500 * len(made) + 500)
+
+
+def _made(view: View, tree: bytes, prefix: bytes, sizes: bool, tally: Tally, encode: Encode) -> Iterator[Batch]:
+    lines: list[bytes] = []
+    seen = 0
+    place: list[int] = []
+    stack = [(prefix, view.tree(tree))]
+    numbers = [0]
+    while stack:
+        prefix, entries = stack[-1]
+        for number in range(numbers[-1], len(entries)):
+            entry = entries[number]
+            path = prefix + entry.name
+            seen += 1
+            if entry.mode == DIRECTORY:
+                numbers[-1] = number + 1
+                below = _below(view, path, entry.oid, len(stack), tally)
+                if below is None:
+                    continue
+                stack.append((path + b"/", below))
+                numbers.append(0)
+                break
+            lines.append(_line(view, path, entry, sizes) or encode(path, entry))
+            if len(lines) == _TOGETHER:
+                place = [*(after - 1 for after in numbers[:-1]), number]
+                yield Batch(b"\n".join(lines), len(lines), place)
+                lines.clear()
+                if not tally.visit(seen):
+                    tally.stop(place)
+                    return
+                seen = 0
+        else:
+            stack.pop()
+            numbers.pop()
+            if entries and entries[-1].mode != DIRECTORY:
+                place = [*(after - 1 for after in numbers), len(entries) - 1]
+    tally.visit(seen)
+    if lines:
+        yield Batch(b"\n".join(lines), len(lines), place)
+
+
+def _below(view: View, path: bytes, oid: bytes, depth: int, tally: Tally) -> list[Entry] | None:
+    if depth >= MAX_DEPTH:
+        raise BadObject(f"trees are nested deeper than {MAX_DEPTH}")
+    try:
+        return view.tree(oid)
+    except (NotFound, CorruptData, WrongType) as error:
+        tally.skip(path, reason_of(error))
+        return None
+
+
+def _line(view: View, path: bytes, entry: Entry, sizes: bool) -> bytes | None:
+    """The record of a regular file with nothing odd about it."""
+    middle = _FILES.get(entry.mode)
+    if middle is None:
+        return None
+    try:
+        name = dumps(path.decode())
+        if not sizes:
+            return b'{"path":%b,%b%b"}' % (name, middle, hexlify(entry.oid))
+        size = view.objects.header(entry.oid)[1]
+        return b'{"path":%b,%b%b","size":%d}' % (name, middle, hexlify(entry.oid), size)
+    except (UnicodeDecodeError, NotFound, CorruptData, TooLarge, WrongType):
+        return None
