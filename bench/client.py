@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import shutil
 import socket
 import statistics
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import cycle
+from tempfile import NamedTemporaryFile
 
 
 @dataclass(frozen=True)
@@ -65,20 +71,50 @@ def latencies(address: Address, target: str, rounds: int, accept: str = "*/*") -
     return times
 
 
-def throughput(address: Address, target: str, connections: int, seconds: float) -> float:
-    """Requests a second over so many kept-alive connections: by wrk where it is installed, else by our own loop."""
+def throughput(address: Address, targets: Sequence[str], connections: int, seconds: float) -> float:
+    """Requests a second over so many kept-alive connections, the targets one after another: by wrk where it is
+    installed, else by our own loop.
+    """
     wrk = shutil.which("wrk")
     if wrk:
-        argv = [wrk, "-t1", f"-c{connections}", f"-d{seconds:g}s", f"http://{address.host}:{address.port}{target}"]
+        script = _script(targets) if len(targets) > 1 else []
+        argv = [
+            wrk,
+            "-t1",
+            *script,
+            f"-c{connections}",
+            f"-d{max(1, round(seconds))}s",
+            f"http://{address.host}:{address.port}{targets[0]}",
+        ]
         out = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
         if "Non-2xx" in out or "Socket errors" in out:
-            raise RuntimeError(f"wrk met errors at {target}: {out}")
+            raise RuntimeError(f"wrk met errors at {targets[0]}: {out}")
         return float(next(line.split()[1] for line in out.splitlines() if line.startswith("Requests/sec")))
-    return asyncio.run(_throughput(address, target, connections, seconds))
+    return asyncio.run(_throughput(address, targets, connections, seconds))
 
 
-async def _throughput(address: Address, target: str, connections: int, seconds: float) -> float:
-    request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+@cache
+def _written(text: str) -> str:
+    with NamedTemporaryFile("w", suffix=".lua", delete=False) as file:
+        file.write(text)
+    atexit.register(os.unlink, file.name)
+    return file.name
+
+
+def _script(targets: Sequence[str]) -> list[str]:
+    """wrk's options to ask for all of them in turn."""
+    paths = ", ".join(f'"{target}"' for target in targets)
+    text = f"""local paths, at = {{{paths}}}, 0
+request = function()
+  at = at % #paths + 1
+  return wrk.format("GET", paths[at])
+end
+"""
+    return ["-s", _written(text)]
+
+
+async def _throughput(address: Address, targets: Sequence[str], connections: int, seconds: float) -> float:
+    requests = cycle([f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for target in targets])
     deadline = time.perf_counter() + seconds
     done = 0
 
@@ -86,10 +122,10 @@ async def _throughput(address: Address, target: str, connections: int, seconds: 
         nonlocal done
         reader, writer = await asyncio.open_connection(address.host, address.port)
         while time.perf_counter() < deadline:
-            writer.write(request)
+            writer.write(next(requests))
             head = await reader.readuntil(b"\r\n\r\n")
             if b" 200 " not in head[:16]:
-                raise RuntimeError(f"{target} answered {head[:40]!r}")
+                raise RuntimeError(f"one of {targets[0]} … answered {head[:40]!r}")
             length = next(int(h.split(b":")[1]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-length"))
             await reader.readexactly(length)
             done += 1

@@ -48,12 +48,12 @@ def commit(repo: str, rev: str) -> JSONResponse:
 @app.get("/{repo}/raw")
 def raw(repo: str, rev: str, path: str) -> Response:
     c = found(repo, rev)[1].peel(pygit2.Commit)
-    return Response(c.tree[path].data, media_type="application/octet-stream")
+    return Response(c.tree[path].read_raw(), media_type="application/octet-stream")
 
 
 @app.get("/{repo}/object")
 def blob(repo: str, oid: str) -> Response:
-    return Response(found(repo, oid)[1].data, media_type="application/octet-stream")
+    return Response(found(repo, oid)[1].read_raw(), media_type="application/octet-stream")
 
 
 @app.get("/{repo}/tree")

@@ -1,13 +1,20 @@
-"""Repositories to measure on: generated ones, the same on every machine, or any bare repository given by path."""
+"""Repositories to measure on: a generated one, the same on every machine, or any bare repository given by path.
+
+What is measured is never the repository that was given but copies of it in the work folder: one as it is, and one in
+git's best form, with a commit-graph, Bloom filters of changed paths and a bitmap.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import random
+import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench.run import GIT_ENV
+from bench.run import GIT_ENV, git
 
 WORDS = """
     read write pack tree blob commit index walk merge base head branch store range cursor page limit budget delta offset
@@ -15,13 +22,83 @@ WORDS = """
     await return yield raise class def import from while for else value result error message path name mode size type
 """.split()  # noqa: SIM905
 
+MADE = "generated, fifth form\n"
+COMMITS = 7000
+PUSHES = 10
 
-def generated(folder: Path, commits: int = 7000) -> Path:
-    """A repository of about eight objects a commit: 600 source-like files in 40 directories, merges now and then."""
-    path = folder / f"generated-{commits}.git"
-    if (path / "done").exists():
+
+@dataclass(frozen=True)
+class Repository:
+    """`plain` and `best` are bare copies (`best` with all that makes git quick); the packs hold the same objects."""
+
+    name: str
+    plain: Path
+    best: Path
+    hosting_pack: Path
+    fresh_pack: Path
+    objects: int
+    commits: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the pack as it came."""
+        return self.hosting_pack.stat().st_size
+
+    def git(self, *arguments: str) -> str:
+        """The output of a git command in the plain copy."""
+        return git(self.plain, *arguments).decode("utf-8", "surrogateescape").rstrip("\n")
+
+
+def prepared(source: Path, work: Path, name: str = "") -> Repository:
+    """The copies of `source` in `work`, made now or before."""
+    name = name or source.name.removesuffix(".git")
+    served, packs = work / "served", work / "packs"
+    plain, best, fresh = served / f"{name}.git", served / f"{name}-best.git", packs / f"{name}.pack"
+    stamp = work / f"{name}.stamp"
+    state = f"{source.resolve()} {_state(source)}"
+    if not stamp.exists() or stamp.read_text() != state:
+        for folder in (plain, best):
+            shutil.rmtree(folder, ignore_errors=True)
+        served.mkdir(parents=True, exist_ok=True)
+        packs.mkdir(exist_ok=True)
+        for folder in (plain, best):
+            git(".", "clone", "-q", "--bare", "--local", str(source.resolve()), str(folder))
+        if len(_packs(plain)) != 1:
+            git(plain, "-c", "repack.writeBitmaps=false", "repack", "-adq")
+        git(best, "repack", "-adbq")
+        git(best, "commit-graph", "write", "--reachable", "--changed-paths")
+        with fresh.open("wb") as file:
+            command = ["git", "-C", str(plain), "pack-objects", "--all", "--no-reuse-delta", "--stdout", "-q"]
+            command += ["--delta-base-offset", "--no-use-bitmap-index"]
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, check=True, env=GIT_ENV)
+        stamp.write_text(state)
+    counts = dict(line.split(": ") for line in git(plain, "count-objects", "-v").decode().splitlines())
+    commits = int(git(plain, "rev-list", "--all", "--count"))
+    return Repository(name, plain, best, _packs(plain)[0], fresh, int(counts["in-pack"]), commits)
+
+
+def _state(source: Path) -> str:
+    """Changes when the refs or the packs of a repository do."""
+    names = " ".join(pack.name for pack in _packs(source))
+    return hashlib.sha256(git(source, "for-each-ref") + names.encode()).hexdigest()
+
+
+def _packs(path: Path) -> list[Path]:
+    return sorted((path / "objects" / "pack").glob("*.pack"))
+
+
+def generated(work: Path, commits: int = COMMITS) -> Path:
+    """A repository of about eight objects a commit: source-like files in 12 directories, notes at the root, merges now
+    and then. Its blobs have a few kilobytes to 150, 32 KB on average, and an object has 12, where those of people have
+    about 20 (git's own, for one). It came in ten pushes, whose deltas were kept when they were joined, as on a
+    hosting server.
+    """
+    path = work / f"generated-{commits}.git"
+    if (path / "made").exists() and (path / "made").read_text() == MADE:
         return path
-    subprocess.run(["git", "init", "-q", "--bare", str(path)], check=True, env=GIT_ENV)
+    shutil.rmtree(path, ignore_errors=True)
+    work.mkdir(parents=True, exist_ok=True)
+    git(".", "init", "-q", "--bare", str(path))
     feed = subprocess.Popen(["git", "-C", str(path), "fast-import", "--quiet"], stdin=subprocess.PIPE, env=GIT_ENV)
     assert feed.stdin is not None
     for piece in _stream(commits):
@@ -29,10 +106,27 @@ def generated(folder: Path, commits: int = 7000) -> Path:
     feed.stdin.close()
     if feed.wait():
         raise RuntimeError("git fast-import failed")
-    subprocess.run(["git", "-C", str(path), "symbolic-ref", "HEAD", "refs/heads/main"], check=True, env=GIT_ENV)
-    subprocess.run(["git", "-C", str(path), "repack", "-adfq"], check=True, env=GIT_ENV)
-    (path / "done").touch()
+    git(path, "symbolic-ref", "HEAD", "refs/heads/main")
+    _push_by_push(path, commits)
+    (path / "made").write_text(MADE)
     return path
+
+
+def _push_by_push(path: Path, commits: int) -> None:
+    """Pack the history in so many parts, then join these packs."""
+    folder = path / "objects" / "pack"
+    imported = list(folder.iterdir())
+    names = ["main", *(f"main~{commits * part // PUSHES}" for part in range(1, PUSHES))]
+    tips = git(path, "rev-parse", *reversed(names)).decode().split()
+    before = ""
+    for tip in tips:
+        asked = f"{tip}\n" + (f"^{before}\n" if before else "")
+        command = ["pack-objects", "-q", "--revs", "--no-reuse-delta", "--delta-base-offset", str(folder / "pack")]
+        git(path, *command, stdin=asked.encode())
+        before = tip
+    for file in imported:
+        file.unlink()
+    git(path, "-c", "repack.writeBitmaps=false", "repack", "-adq")
 
 
 def _line(rand: random.Random) -> str:
@@ -41,15 +135,17 @@ def _line(rand: random.Random) -> str:
 
 def _stream(commits: int) -> Iterator[bytes]:
     rand = random.Random(20260101)
-    names = [f"src/area{n % 40:02d}/module{n:03d}.py" for n in range(600)]
-    files = {name: [_line(rand) for _ in range(rand.randrange(40, 240))] for name in names}
+    names = [f"src/area{n % 12:02d}/module{n:03d}.py" for n in range(600)]
+    names += [f"notes{n:02d}.md" for n in range(30)]
+    # As many files of each doubling of size.
+    files = {name: [_line(rand) for _ in range(int(40 * 2 ** (7 * rand.random())))] for name in names}
     side = 0
     for number in range(commits):
         changed = names if number == 0 else rand.sample(names, rand.randrange(1, 5))
         changes = []
         for name in changed:
             lines = files[name]
-            for _ in range(rand.randrange(1, 5)):
+            for _ in range(rand.randrange(1, 9)):
                 lines[rand.randrange(len(lines))] = _line(rand)
             text = ("\n".join(lines) + "\n").encode()
             changes.append(b"M 100644 inline %s\ndata %d\n%s\n" % (name.encode(), len(text), text))

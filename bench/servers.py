@@ -1,0 +1,170 @@
+"""The processes that are measured or measured against, each started with its address and ended with its tree."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from bench.client import Address
+
+PROCESSES = 2
+HERE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A running FastAPI + pygit2."""
+
+    address: Address
+    pid: int
+
+
+class Service:
+    """A running packhouse with a store of its own."""
+
+    def __init__(self, address: Address, pid: int, store: Path) -> None:
+        self.address = address
+        self.pid = pid
+        self.store = store
+
+    def base(self, name: str) -> str:
+        return f"/v1/repos/bench/{name}"
+
+    def put(self, name: str, url: str) -> None:
+        """Register `url` and wait until it is ingested; RuntimeError where that fails."""
+        self.call("PUT", f"{self.base(name)}?wait=300", json.dumps({"url": url}).encode())
+
+    def delete(self, name: str) -> None:
+        self.call("DELETE", self.base(name))
+
+    def call(self, method: str, target: str, body: bytes | None = None) -> bytes:
+        address = f"http://{self.address.host}:{self.address.port}{target}"
+        request = Request(address, body, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urlopen(request, timeout=900) as answer:
+                content: bytes = answer.read()
+                state = json.loads(content).get("operation", {}).get("state") if content else None
+                if answer.status == 202 or state == "failed":
+                    raise RuntimeError(f"{method} {target}: {content[:500]!r}")
+                return content
+        except HTTPError as error:
+            raise RuntimeError(f"{method} {target}: {error.status} {error.read()[:500]!r}") from None
+
+
+@contextmanager
+def service(store: Path, processes: int = PROCESSES, **settings: str) -> Iterator[Service]:
+    """`packhouse serve` on a free port; `settings` are those of the environment, in lower case."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PACKHOUSE_")}
+    environment["PACKHOUSE_ALLOW_UPSTREAMS"] = "127.0.0.1"
+    environment["PACKHOUSE_WORKERS"] = str(processes)
+    environment |= {f"PACKHOUSE_{name.upper()}": value for name, value in settings.items()}
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--store", str(store)]
+    with _child(command, environment) as (process, line):
+        found = re.search(r"http://([\d.]+):(\d+)", line)
+        if found is None:
+            raise RuntimeError(f"the service did not start: {line}")
+        address = Address(found[1], int(found[2]))
+        _wait(address)
+        yield Service(address, process.pid, store)
+
+
+@contextmanager
+def peer(root: Path, processes: int = PROCESSES) -> Iterator[Peer]:
+    """FastAPI + pygit2 over the bare repositories below `root`."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "uvicorn", "bench.peer:app", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--workers", str(processes), "--log-level", "error", "--no-access-log"]
+    with _child(command, {**os.environ, "GIT_ROOT": str(root)}, says=False) as (process, _):
+        address = Address("127.0.0.1", port)
+        _wait(address)
+        yield Peer(address, process.pid)
+
+
+@contextmanager
+def git_server(root: Path) -> Iterator[str]:
+    """The URL of a git server over the bare repositories below `root`."""
+    with _child([sys.executable, "-m", "bench.gitserver", str(root)], dict(os.environ)) as (_, line):
+        yield line.strip()
+
+
+@contextmanager
+def _child(
+    command: Sequence[str], environment: Mapping[str, str], *, says: bool = True
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A process group and the first line that it prints, where it prints one."""
+    stdout = subprocess.PIPE if says else subprocess.DEVNULL
+    process = subprocess.Popen(command, stdout=stdout, env=environment, start_new_session=True, cwd=HERE)
+    try:
+        yield process, process.stdout.readline().decode() if process.stdout is not None else ""
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(15)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _wait(address: Address, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection((address.host, address.port), timeout=1).close()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise RuntimeError(f"nothing listens on port {address.port}") from None
+            time.sleep(0.05)
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes below `pid`."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found: set[int] = set()
+    pending = [pid]
+    while pending:
+        below = children.get(pending.pop(), [])
+        found.update(below)
+        pending += below
+    return found
+
+
+def processor_seconds(pid: int) -> float:
+    """User and system time so far of a process and of all below it that are alive."""
+    ticks = 0
+    for each in (pid, *descendants(pid)):
+        with contextlib.suppress(OSError, IndexError):
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def peak(pid: int) -> int:
+    """Peak resident bytes of a process, 0 where it is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
