@@ -12,9 +12,12 @@ if TYPE_CHECKING:
 
 
 class Request:
-    """A call or a stream on its way; `future` ends a call, `stream` takes the items of a stream."""
+    """A call or a stream on its way; `future` ends a call, `stream` takes the items of a stream.
 
-    __slots__ = ("deadline", "future", "key", "name", "number", "payload", "stream", "timer", "worker")
+    `left` is when (by the loop's clock) its reader went away, None while somebody waits for it.
+    """
+
+    __slots__ = ("deadline", "future", "key", "left", "name", "number", "payload", "stream", "timer", "worker")
 
     def __init__(self, name: str, payload: bytes, key: str, deadline: float) -> None:
         self.name = name
@@ -26,6 +29,7 @@ class Request:
         self.timer: asyncio.TimerHandle | None = None
         self.future: asyncio.Future[Any] | None = None
         self.stream: Flow | None = None
+        self.left: float | None = None
 
     def settle(self, error: BaseException | None, value: Any = None) -> None:
         if self.timer is not None:

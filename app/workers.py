@@ -322,7 +322,7 @@ class Pool:
         request.timer = loop.call_later(wait, self._watch, request, begun)
 
     def abandon(self, request: Request, error: PackhouseError | None = None) -> None:
-        """Nobody waits for this any more: stop it, and its process if it does not listen."""
+        """Nobody waits for this any more: stop it, and its process if it does not listen and nobody else needs it."""
         worker = request.worker
         if worker is None:
             self._waiting.remove(request)
@@ -337,7 +337,21 @@ class Pool:
         if request.timer is not None:
             request.timer.cancel()
         with contextlib.suppress(RuntimeError):
-            request.timer = asyncio.get_running_loop().call_later(self.grace, self._overrun, request)
+            loop = asyncio.get_running_loop()
+            request.left = loop.time()
+            request.timer = loop.call_later(self.grace, self._put_down, request)
+
+    def _put_down(self, request: Request) -> None:
+        """End the process of an abandoned request; but while others have streams in it, not before the deadline."""
+        worker = request.worker
+        if worker is None or request.left is None or worker.requests.get(request.number) is not request:
+            return
+        loop = asyncio.get_running_loop()
+        alone = all(other.left is not None for other in worker.requests.values())
+        if alone or loop.time() - request.left >= request.deadline:
+            self._overrun(request)
+        else:
+            request.timer = loop.call_later(self.grace, self._put_down, request)
 
     # Processes come and go.
 

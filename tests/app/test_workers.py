@@ -111,6 +111,21 @@ async def test_a_cancelled_call_is_ended_after_the_grace(one: Pool) -> None:
     assert await one.run(F + "pid") != before
 
 
+async def test_a_reader_who_leaves_costs_no_other_his_stream(one: Pool) -> None:
+    """The call of the one who left goes on to its own end, for the sake of a slow reader's stream in that process."""
+    before = await one.run(F + "pid")
+    one.grace = 0.1
+    async with one.stream(F + "blocks", 3 * WINDOW >> 10, 1024) as slow:
+        assert await anext(slow)
+        await until(lambda: one.busy == 0)
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await one.run(F + "sleep", 0.6)
+        assert sum([len(piece) async for piece in slow]) > 2 * WINDOW
+    assert await one.run(F + "pid") == before
+
+
 async def test_the_queue_is_bounded(one: Pool) -> None:
     calls = [asyncio.ensure_future(one.run(F + "sleep", 0.2)) for _ in range(4)]
     await asyncio.sleep(0)
