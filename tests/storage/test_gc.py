@@ -58,10 +58,9 @@ class Later:
         return self.clock.now() + self.seconds
 
 
-async def collect(backend: Backend, grace: Grace = NOW, *, later: float = 0.0, dry_run: bool = False) -> Collected:
+async def collect(backend: Backend, grace: Grace = NOW, *, later: float = 2.0, dry_run: bool = False) -> Collected:
+    """Two seconds later than it is: a store may tell times in whole seconds."""
     clock: Any = Later(await Clock.read(backend), later)
-    # A store may tell times in whole seconds.
-    await asyncio.sleep(0.01)
     return await gc.collect(backend, OWNER, NAME, clock, grace, dry_run=dry_run)
 
 
@@ -122,7 +121,7 @@ async def test_what_is_read_yet_stays(backend: Backend, history: History) -> Non
     await grow(backend, history, [0, 20, 40])
     assert await compact(backend, OWNER, NAME, whole=True)
     before = await stored(backend)
-    for later in (0.0, HOUR, 2.9 * HOUR):
+    for later in (1.0, HOUR, 2.9 * HOUR):
         assert (await collect(backend, Grace(), later=later)).files == 0
     assert "tombstone" not in await states(backend)
     assert await stored(backend) == before
@@ -329,8 +328,8 @@ async def test_a_pack_that_is_published_meanwhile_stays(backend: Backend, histor
             return getattr(backend, name)
 
     waking: Any = Waking()
-    await asyncio.sleep(0.01)
-    report = await gc.collect(waking, OWNER, NAME, await Clock.read(backend), NOW)
+    clock: Any = Later(await Clock.read(backend), 2.0)
+    report = await gc.collect(waking, OWNER, NAME, clock, NOW)
     assert (report.orphans, report.fence) == (0, None)
     assert waking.woken
     assert commits(await exported(backend, tmp_path)) == 60
@@ -406,7 +405,7 @@ async def test_two_fences_are_told_apart(backend: Backend, history: History) -> 
     await begin(backend)
     await grow(backend, history, [0, 20])
     seen = set()
-    for later in (0.0, 0.0, -1000.0):
+    for later in (2.0, 2.0, -1000.0):
         await upload(backend, history, 0, 10)
         grace = Grace(orphans=-2000.0)
         report = await collect(backend, grace, later=later)
@@ -493,7 +492,7 @@ async def test_collecting_while_others_write(backend: Backend, history: History,
     async def collectors() -> None:
         nonlocal lists
         while number < 45:
-            report = await collect(backend)
+            report = await collect(backend, later=0.01)
             assert report.problem is None
             lists += report.files
             await asyncio.sleep(rng.random() / 50)
