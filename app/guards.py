@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from ipaddress import ip_address
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
@@ -13,10 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import problems
 from app.leaving import attended
+from app.metrics import LEFT, NOWHERE, Metrics
 from pack.errors import NotAllowed
 
 if TYPE_CHECKING:
-    from app.endpoints import Handler
+    from app.endpoints import Endpoint
     from app.service import Service
 
 
@@ -39,20 +41,30 @@ class HostGuard:
 
 
 class Problems:
-    """Turns what handlers raise into problem documents; what comes after the first byte breaks the connection."""
+    """Turns what handlers raise into problem documents; what comes after the first byte breaks the connection.
 
-    def __init__(self, router: Router) -> None:
+    It is also where requests are counted, since it sees each one from its beginning to the end of its answer.
+    """
+
+    def __init__(self, router: Router, metrics: Metrics) -> None:
         self._router = router
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        started = False
+        status = size = 0
+        metrics = self._metrics
+        metrics.in_flight += 1
+        begun = perf_counter()
 
         async def watched(message: Message) -> None:
-            nonlocal started
-            started = True
+            nonlocal status, size
+            if message["type"] == "http.response.body":
+                size += len(message.get("body", b""))
+            elif message["type"] == "http.response.start":
+                status = message["status"]
             await send(message)
 
         # Starlette's router raises its 404 and 405 instead of answering them where an application is named.
@@ -60,19 +72,24 @@ class Problems:
         try:
             await self._router(scope, receive, watched)
         except Exception as error:
-            if started:
+            if status:
+                metrics.broke(_operation(scope))
                 raise
             if isinstance(error, HTTPException) and error.status_code == 405:
                 error = HTTPException(405, error.detail, {"Allow": ", ".join(_methods(self._router.routes, scope))})
-            await problems.handle(scope, error)(scope, receive, send)
+            await problems.handle(scope, error)(scope, receive, watched)
+        finally:
+            metrics.in_flight -= 1
+            metrics.answered(_operation(scope), status or LEFT, perf_counter() - begun, size)
 
 
 class Handled:
     """One endpoint's handler as an ASGI application, without the layers that a plain function is wrapped in."""
 
-    def __init__(self, service: Service, handler: Handler) -> None:
+    def __init__(self, service: Service, endpoint: Endpoint) -> None:
+        self.id = endpoint.id
         self._service = service
-        self._handler = handler
+        self._handler = endpoint.handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = self._handler(self._service, Request(scope, receive, send))
@@ -82,6 +99,12 @@ class Handled:
         response = await attended(receive, answer)
         if response is not None:
             await response(scope, receive, send)
+
+
+def _operation(scope: Scope) -> str:
+    """The operation that the router has found for a request."""
+    endpoint = scope.get("endpoint")
+    return endpoint.id if isinstance(endpoint, Handled) else NOWHERE
 
 
 def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import pickle
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
@@ -75,6 +76,8 @@ class Jobs:
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = asyncio.Lock()
         self._closing = False
+        self.ended: Counter[str] = Counter()
+        self.received = 0
 
     async def start(self) -> None:
         """Nothing is brought over from an earlier life: what ran then has failed, its lease says so."""
@@ -90,6 +93,10 @@ class Jobs:
     @property
     def running(self) -> int:
         return len(self._jobs)
+
+    def count(self, state: str) -> int:
+        """How many of the ingests here are in that state; what has ended is counted in `ended`."""
+        return sum(1 for job in self._jobs.values() if job.operation.state == state)
 
     async def start_ingest(self, owner: str, name: str, *, allow: tuple[str, ...] = ()) -> Operation:
         """Ingest a registered repository; one that runs here already is joined, and looks at the upstream once more.
@@ -187,6 +194,8 @@ class Jobs:
             # The lease will say it to others; those who wait here are told now.
             log.exception("the end of the operation %s could not be written", id_)
             operation = _ended(job.operation, state, generation, error)
+        self.ended[operation.state] += 1
+        self.received += 0 if job.outcome is None else job.outcome.bytes
         self._jobs.pop((operation.owner, operation.name), None)
         job.update(operation)
 

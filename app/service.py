@@ -13,8 +13,10 @@ from starlette.routing import Route
 from app import __version__, openapi
 from app.answers import Reads
 from app.endpoints import Endpoint
+from app.gather import Gather, shared
 from app.guards import Handled, HostGuard, Problems
 from app.jobs import Jobs
+from app.metrics import Metrics
 from app.registry import Registry
 from app.routes import health, operations, reads, repos
 from app.settings import Settings, load
@@ -56,6 +58,8 @@ class Service:
         self.jobs = Jobs(self.backend, settings)
         self.registry = Registry(self.backend, self.repositories, settings)
         self.reads = Reads(self)
+        self.metrics = Metrics()
+        self.gather = Gather(self, shared())
         self.ready = False
         self._tidying: asyncio.Task[None] | None = None
 
@@ -66,6 +70,7 @@ class Service:
         views.configure(object_cache_bytes=self.settings.object_cache_bytes)
         await self.pool.start()
         await self.jobs.start()
+        await self.gather.start()
         if self.supplier is not None:
             self._tidying = asyncio.get_running_loop().create_task(_tidy(self.supplier))
         self.ready = True
@@ -73,6 +78,7 @@ class Service:
     async def close(self) -> None:
         self.ready = False
         await self.jobs.close()
+        await self.gather.close()
         await self.pool.close()
         if self._tidying is not None:
             self._tidying.cancel()
@@ -112,11 +118,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for endpoint in ENDPOINTS:
         # The table has declared the parameters and the handler reads them, so FastAPI need not do it again.
         methods = [endpoint.method, "HEAD"] if endpoint.head else [endpoint.method]
-        route = Route(endpoint.path, Handled(service, endpoint.handler), methods=methods, name=endpoint.id)
+        route = Route(endpoint.path, Handled(service, endpoint), methods=methods, name=endpoint.id)
         if "HEAD" not in methods and route.methods is not None:
             # Starlette adds HEAD to GET by itself; here it has a row of its own or none.
             route.methods.discard("HEAD")
         app.router.routes.append(route)
     # The stack that FastAPI would build costs as much as a point read; this one does what is needed of it.
-    app.middleware_stack = HostGuard(Problems(app.router), service.tokens.required)
+    app.middleware_stack = HostGuard(Problems(app.router, service.metrics), service.tokens.required)
     return app

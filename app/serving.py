@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import tempfile
 from typing import Any
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
+from app.gather import VARIABLE
 from app.settings import Settings, SettingsError
 from storage.open import open_backend, prepare
 
@@ -89,7 +91,9 @@ def serve(settings: Settings, sock: socket.socket) -> None:
     # Each process loads the settings anew, so they go where it finds them.
     os.environ.update(settings.environment())
     configuration = config(settings, "app.service:create_app", factory=True)
-    Multiprocess(configuration, sockets=[sock]).run()
+    with tempfile.TemporaryDirectory(prefix="packhouse-metrics-", ignore_cleanup_errors=True) as folder:
+        os.environ[VARIABLE] = folder
+        Multiprocess(configuration, sockets=[sock]).run()
 
 
 async def started(server: uvicorn.Server, task: asyncio.Task[None]) -> bool:

@@ -1,4 +1,4 @@
-"""Liveness, readiness and the version."""
+"""Liveness, readiness, the version and the metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app import __version__
+from app import __version__, metrics
 from app.endpoints import Endpoint
 from app.schemas import Health, Version
 from pack.errors import StoreUnavailable
@@ -38,6 +38,11 @@ async def _version(service: Service, request: Request) -> Response:
     return Response(orjson.dumps(document), headers=_HEADERS, media_type="application/json")
 
 
+async def _metrics(service: Service, request: Request) -> Response:
+    page = metrics.text(await service.gather.samples())
+    return Response(page, headers=_HEADERS, media_type=metrics.MEDIA_TYPE)
+
+
 ENDPOINTS: Final = (
     Endpoint(
         "livez", "GET", "/livez", _livez, "Whether the process lives", "service", answer=Health, head=True, open=True
@@ -62,6 +67,19 @@ ENDPOINTS: Final = (
         "Name and version of the build",
         "service",
         answer=Version,
+        head=True,
+        open=True,
+    ),
+    Endpoint(
+        "metrics",
+        "GET",
+        "/metrics",
+        _metrics,
+        "Counts and measures of this replica, in Prometheus' text format",
+        "service",
+        "Needs no token, and names no repository.",
+        media=(("text/plain", {"type": "string"}),),
+        problems=(500,),
         head=True,
         open=True,
     ),
