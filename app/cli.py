@@ -146,6 +146,39 @@ def fsck(
 
 
 @app.command()
+def token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who bears it.")],
+    repos: Annotated[
+        list[str], typer.Option(metavar="GLOB", help="Repositories it is for, such as team/*; may be repeated.")
+    ],
+    verbs: Annotated[str, typer.Option(help="read, write or admin; each includes those before it.")] = "read",
+    days: Annotated[int | None, typer.Option(min=1, help="How long it lasts; for ever without it.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Add the record to this tokens file.")] = None,
+) -> None:
+    """Make a bearer token.
+
+    Prints the secret, which is kept nowhere, and its record for the tokens file; with --file only the secret.
+    """
+    with _told():
+        from datetime import UTC, datetime, timedelta
+
+        from app.tokens import add_record, new_token
+
+        expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
+        secret, record = new_token(name, repos, [verb.strip() for verb in verbs.split(",")], expires)
+        if file is not None:
+            try:
+                add_record(file, record)
+            except OSError as error:
+                _exit(1, f"{file} cannot be written: {error.strerror or error}")
+            print(secret)
+        else:
+            import orjson
+
+            print(secret, orjson.dumps(record).decode(), sep="\n")
+
+
+@app.command()
 def openapi() -> None:
     """Print the OpenAPI document."""
     with _told():

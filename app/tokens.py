@@ -7,7 +7,7 @@ The tokens file is JSON, a list of
 
 `repos` are globs over `owner/name`; `*` does not cross the slash. `verbs` are read, write and admin; write includes
 read, admin includes both. Only hashes are kept: tokens are 256 random bits, so a plain hash is enough. The file is read
-again when it changes.
+again when it changes. `packhouse token` makes tokens and their records.
 """
 
 from __future__ import annotations
@@ -148,13 +148,47 @@ class Tokens:
             raise NotAllowed(f"the token may not {verb} {owner}/{name}")
 
 
-def new_token(name: str, repos: Sequence[str], verbs: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """A fresh token and the record of it for the tokens file."""
+def new_token(
+    name: str, repos: Sequence[str], verbs: Sequence[str], expires: datetime | None = None
+) -> tuple[str, dict[str, Any]]:
+    """A fresh token and the record of it for the tokens file.
+
+    BadTokensFile where a record cannot hold what is given.
+    """
     secret = secrets.token_urlsafe(32)
-    record = {
+    record: dict[str, Any] = {
         "name": name,
         "sha256": hashlib.sha256(secret.encode()).hexdigest(),
         "repos": list(repos),
         "verbs": list(verbs),
     }
+    if expires is not None:
+        record["expires"] = expires.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    try:
+        Token.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadTokensFile(f"{first['loc'][0]}: {first['msg'].removeprefix('Value error, ')}") from None
     return secret, record
+
+
+def add_record(path: Path, record: dict[str, Any]) -> None:
+    """Add a record to the tokens file at `path`, which is made where there is none. BadTokensFile; OSError.
+
+    The file is replaced as a whole: a service that reads it sees it before or after.
+    """
+    held: list[Any] = []
+    mode = None
+    if path.exists():
+        read_tokens(path)
+        held = orjson.loads(path.read_bytes())
+        mode = path.stat().st_mode & 0o777
+    lines = ",\n ".join(orjson.dumps(one).decode() for one in (*held, record))
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        temporary.write_text(f"[{lines}]\n")
+        if mode is not None:
+            temporary.chmod(mode)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

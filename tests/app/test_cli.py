@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -12,12 +13,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 
 from app import names
+from app.tokens import Tokens, read_tokens
 from pack.errors import BadParameter, UpstreamRefused
 from tests.app.ingesting import refs_of
 from tests.support.generate import Repositories
@@ -87,7 +90,7 @@ def stop(process: subprocess.Popen[str], how: signal.Signals = signal.SIGINT) ->
 def test_version_and_help(tmp_path: Path) -> None:
     assert packhouse("version", cwd=tmp_path).stdout.startswith("packhouse ")
     told = packhouse("--help", cwd=tmp_path).stdout
-    for command in ("run", "serve", "ingest", "export", "fsck", "openapi"):
+    for command in ("run", "serve", "ingest", "export", "fsck", "token", "openapi"):
         assert command in told
     for option in ("--host", "--port", "--store", "--cache-dir"):
         assert option in packhouse("serve", "--help", cwd=tmp_path, COLUMNS="200").stdout
@@ -147,6 +150,10 @@ def test_ingest_by_url(repositories: Repositories, upstream: Callable[..., Upstr
         (["ingest", "http://10.0.0.1/x.git"], {}, 1, "PACKHOUSE_ALLOW_UPSTREAMS"),
         (["export", "a/b", "out"], {}, 1, "a/b"),
         (["export", "ab", "out"], {}, 1, "owner/name"),
+        (["token", "ci", "--repos", "team"], {}, 2, "repos"),
+        (["token", "ci", "--repos", "team/*", "--verbs", "fly"], {}, 2, "verbs"),
+        (["token", "ci", "--repos", "team/*", "--file", "broken"], {}, 2, "tokens file"),
+        (["token", "ci", "--repos", "team/*", "--file", "no/folder/tokens"], {}, 1, "no/folder/tokens"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, arguments: list[str], env: dict[str, str], code: int, says: str) -> None:
@@ -156,6 +163,37 @@ def test_mistakes_are_one_line(tmp_path: Path, arguments: list[str], env: dict[s
     told = packhouse(*arguments, cwd=tmp_path, code=code, **env)
     assert says in told.stderr
     assert len(told.stderr.splitlines()) == 1
+
+
+def test_token(tmp_path: Path) -> None:
+    """The secret and its record; the file is added to, and what is in it lets its bearer in."""
+    secret, line = packhouse("token", "ci", "--repos", "team/*", "--repos", "a/b", cwd=tmp_path).stdout.splitlines()
+    record = json.loads(line)
+    assert record == {
+        "name": "ci",
+        "sha256": hashlib.sha256(secret.encode()).hexdigest(),
+        "repos": ["team/*", "a/b"],
+        "verbs": ["read"],
+    }
+    path = tmp_path / "tokens.json"
+    path.write_text(json.dumps([record]))
+    path.chmod(0o640)
+    told = packhouse(
+        "token", "bot", "--repos", "*/*", "--verbs", "read, write", "--days", "2", "--file", str(path), cwd=tmp_path
+    )
+    (other,) = told.stdout.split()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert [token.name for token in read_tokens(path)] == ["ci", "bot"]
+    tokens = Tokens(path)
+    for bearer, verb in ((secret, "read"), (other, "write")):
+        tokens.check(tokens.identify(f"Bearer {bearer}"), "team", "x", verb)
+    last = read_tokens(path)[-1].expires
+    assert last is not None
+    assert timedelta(days=1) < last - datetime.now(UTC) < timedelta(days=3)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tokens.json"]
+    # The first one makes the file.
+    packhouse("token", "first", "--repos", "*/*", "--file", "fresh.json", cwd=tmp_path)
+    assert [token.name for token in read_tokens(tmp_path / "fresh.json")] == ["first"]
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
