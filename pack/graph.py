@@ -115,6 +115,26 @@ class Layer:
                 high = middle
         return None
 
+    def texts(self, block: int, data: bytes) -> list[bytes]:
+        """The commit objects of a block, of which `data` are the bytes in the tail. BadSidecar."""
+        first = self.block_rows[block]
+        end = self.block_rows[block + 1] if block + 1 < len(self.block_rows) else self.count
+        if len(data) != self.block_offsets[block + 1] - self.block_offsets[block]:
+            raise BadSidecar("the texts of a graph are cut short")
+        if inflate.crc32(data) != self.block_crcs[block]:
+            raise BadSidecar("the checksum of a block of texts does not match its bytes")
+        lengths = self.lengths[first:end]
+        try:
+            whole = inflate.decompress(data, sum(lengths))
+        except inflate.ZlibError as error:
+            raise BadSidecar(f"a block of texts does not inflate: {error}") from None
+        texts = []
+        at = 0
+        for length in lengths:
+            texts.append(whole[at : at + length])
+            at += length
+        return texts
+
 
 def _many(rows: array[int]) -> dict[int, tuple[int, ...]]:
     found = {}
@@ -129,8 +149,8 @@ def _many(rows: array[int]) -> dict[int, tuple[int, ...]]:
 class Graph:
     """The layers as one. Columns are for loops that cannot afford a call; what `two` says is MANY is in `many`.
 
-    `lost` is told once what is wrong with the texts when a block turns out to be damaged: the columns, which were
-    checked when they were read, stay good.
+    `damage` says what is wrong with the texts, once a block has turned out to be damaged (`lost` is told then): the
+    columns, which were checked when they were read, stay good.
     """
 
     def __init__(
@@ -150,6 +170,7 @@ class Graph:
         self.many: dict[int, tuple[int, ...]] = {}
         for layer in layers:
             self.many.update(layer.many)
+        self.damage: str | None = None
         self._firsts = [layer.first for layer in layers]
         self._read_tail = read_tail
         self._lost = lost
@@ -219,9 +240,10 @@ class Graph:
             length = layer.block_offsets[block + 1] - offset
             try:
                 data = self._read_tail(number, offset, length)
-                texts = _texts_of(layer, block, data)
+                texts = layer.texts(block, data)
             except BadSidecar as error:
                 self._read_tail = None
+                self.damage = error.detail
                 if self._lost is not None:
                     self._lost(error.detail)
                 return None
@@ -234,30 +256,10 @@ class Graph:
         return texts[row - layer.block_rows[block]]
 
 
-def _texts_of(layer: Layer, block: int, data: bytes) -> list[bytes]:
-    first = layer.block_rows[block]
-    end = layer.block_rows[block + 1] if block + 1 < len(layer.block_rows) else layer.count
-    lengths = layer.lengths[first:end]
-    if len(data) != layer.block_offsets[block + 1] - layer.block_offsets[block]:
-        raise BadSidecar("the texts of a graph are cut short")
-    if inflate.crc32(data) != layer.block_crcs[block]:
-        raise BadSidecar("the checksum of a block of texts does not match its bytes")
-    try:
-        whole = inflate.decompress(data, sum(lengths))
-    except inflate.ZlibError as error:
-        raise BadSidecar(f"a block of texts does not inflate: {error}") from None
-    texts = []
-    at = 0
-    for length in lengths:
-        texts.append(whole[at : at + length])
-        at += length
-    return texts
-
-
 def _joined(columns: list[array[int]]) -> array[int]:
     if len(columns) == 1:
         return columns[0]
-    whole = columns[0][:]
+    whole = columns[0][:] if columns else array("Q")
     for column in columns[1:]:
         whole += column
     return whole

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -15,7 +15,6 @@ from pack.objects import OID_BYTES
 
 BLOCK_BYTES: Final = 48 << 10
 LEVEL: Final = 4
-_ABSENT: Final = 0xFFFFFFFF
 
 
 class Spool(Protocol):
@@ -37,9 +36,13 @@ class Commits:
     offsets: array[int] = field(default_factory=lambda: array("Q"))
     parents: list[bytes] = field(default_factory=list)
     size: int = 0
+    seen: set[bytes] = field(default_factory=set)
 
     def add(self, oid: bytes, text: bytes) -> None:
-        """One commit; one that git itself would not read is left out, and with it all that come after it."""
+        """One commit, once; one that git itself would not read is left out, and with it all that come after it."""
+        if oid in self.seen:
+            return
+        self.seen.add(oid)
         try:
             tree, parents, time = links(text)
         except BadObject:
@@ -68,19 +71,8 @@ class Written:
     tail_bytes: int
 
 
-def collect(commits: Iterable[tuple[bytes, bytes]], spool: Spool) -> Commits:
-    """All of (oid, commit object), each once."""
-    found = Commits(spool)
-    seen: set[bytes] = set()
-    for oid, text in commits:
-        if oid not in seen:
-            seen.add(oid)
-            found.add(oid, text)
-    return found
-
-
 def write_layer(
-    commits: Commits, put: Callable[[bytes], None], base: Graph | None = None, below: bytes = NO_LAYER
+    commits: Commits, put: Callable[[bytes], object], base: Graph | None = None, below: bytes = NO_LAYER
 ) -> Written:
     """A layer of `commits` upon `base`, whose uppermost layer has the id `below`.
 
@@ -188,7 +180,7 @@ def _edges(
 
 
 def _blocks(
-    commits: Commits, rows: list[int], put: Callable[[bytes], None]
+    commits: Commits, rows: list[int], put: Callable[[bytes], object]
 ) -> tuple[array[int], array[int], array[int], array[int]]:
     lengths, firsts, offsets, crcs = array("I"), array("I"), array("Q", [0]), array("I")
     held: list[bytes] = []

@@ -37,6 +37,14 @@ class RepositorySource(Protocol):
         """These (offset, length) of a file, or all of it, turned out damaged: whether reading again may help."""
         ...
 
+    def probe(self, name: str) -> int | None:
+        """Bytes of a file that need not be there, as it is now; None where it is not."""
+        ...
+
+    def reopen(self, name: str) -> None:
+        """Read the file that is there now from here on."""
+        ...
+
 
 class LocalSource:
     """The files of one repository in a local folder."""
@@ -49,6 +57,17 @@ class LocalSource:
 
     def distrust(self, name: str, ranges: list[tuple[int, int]] | None = None) -> bool:
         return False
+
+    def probe(self, name: str) -> int | None:
+        try:
+            return os.stat(f"{self._folder}/{name}").st_size  # noqa: PTH116
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _refused(name, error) from error
+
+    def reopen(self, name: str) -> None:
+        descriptors.forget(f"{self._folder}/{name}")
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         try:
@@ -132,6 +151,13 @@ class CachedSource:
         if any(found):
             log.warning("the cache had damaged bytes of %s; they are fetched again", name)
         return any(found)
+
+    def probe(self, name: str) -> int | None:
+        """Sidecars are not brought to the cache yet."""
+        return None
+
+    def reopen(self, name: str) -> None:
+        return None
 
     def _of_whole(self, name: str, offset: int, length: int) -> bytes | None:
         data = self._pread(cache.whole_path(self.shelf, name), self._sizes[name], offset, length)

@@ -26,6 +26,7 @@ from pack.reader import ObjectCache, Objects, PackFile
 from pack.view import View
 from storage import cache, descriptors, layout
 from storage.backend import Backend
+from storage.graphs import Graphs, Opener
 from storage.manifest import Manifest, PackRecord, RefsRecord, packs_from_rows
 from storage.objects import CachedObjects, NoObjects, Unopened
 from storage.open import open_backend
@@ -91,6 +92,7 @@ def open_view(handle: Handle) -> View:
     objects = repository.objects(manifest.packs)
     refs = glance(handle).refs
     view = View(objects, refs, manifest.number, handle.namespace)
+    view.open_graph = Opener(repository.graphs, handle)
     with _lock:
         view = _views.setdefault(key, view)
         _drop()
@@ -140,6 +142,7 @@ class _Repository:
     def __init__(self, namespace: str, source: RepositorySource) -> None:
         self.namespace = namespace
         self.source = source
+        self.graphs = Graphs(source)
         self.index_bytes = 0
         self._packs: dict[str, PackFile] = {}
         self._mended: set[object] = set()

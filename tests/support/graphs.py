@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pack.graph import NO_LAYER, Graph, Layer
-from pack.graphwrite import collect, write_layer
+from pack.graphwrite import Commits, write_layer
 from pack.objects import COMMIT
 from pack.view import View
 from tests.support.repo import open_git_dir
@@ -26,7 +26,9 @@ def commits_of(view: View) -> list[bytes]:
 def layer_of(view: View, oids: Iterable[bytes], base: Graph | None = None) -> tuple[bytes, bytes]:
     """Front and tail of a layer."""
     pieces: list[bytes] = []
-    commits = collect(((oid, view.objects.read_as(oid, COMMIT)) for oid in oids), io.BytesIO())
+    commits = Commits(io.BytesIO())
+    for oid in oids:
+        commits.add(oid, view.objects.read_as(oid, COMMIT))
     written = write_layer(commits, pieces.append, base, NO_LAYER if base is None else b"\1" * 32)
     tail = b"".join(pieces)
     assert len(tail) == written.tail_bytes
