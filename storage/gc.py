@@ -211,11 +211,20 @@ class _Repository:
                 over = over or self.clock.now() - since < self.grace.retired
                 if not over and before[0].state != TOMBSTONE:
                     retired.append(before[0].tombstone())
-                (self.living if over else self.freed).update(before[1])
+                if over:
+                    self._keep(before[1])
+                else:
+                    self.freed.update(before[1])
             before = manifest, names
         assert before is not None
-        self.living.update(before[1])
+        self._keep(before[1])
         return retired
+
+    def _keep(self, tokens: list[str]) -> None:
+        """A living generation has these. Sidecars may stand on those of the pack sets that its own grew from."""
+        self.living.update(tokens)
+        packs = [token for token in tokens if token.startswith("pack-")]
+        self.living.update(layout.pack_set(packs[:count]) for count in range(1, len(packs)))
 
     async def _generations(self, first: int, newest: Manifest) -> AsyncIterator[Manifest]:
         for start in range(first, newest.number, AT_ONCE):
@@ -253,7 +262,7 @@ class _Repository:
                 return orphans
             winner = outcome.winner
             async for manifest in self._generations(newest.number + 1, winner):
-                self.living.update(await self._named(manifest))
+                self._keep(await self._named(manifest))
             orphans = {token: items for token, items in orphans.items() if token not in self.living}
             newest = winner
             if not orphans or newest.state == DELETED:
