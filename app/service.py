@@ -43,7 +43,9 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.backend, self.supplier = open_store(settings)
-        reading = ReadSettings(freshness=settings.fresh_seconds, stale=settings.stale_seconds)
+        reading = ReadSettings(
+            freshness=settings.fresh_seconds, stale=settings.stale_seconds, superseded=2 * settings.read_max
+        )
         self.repositories = Repositories(self.backend, reading, self.supplier)
         self.tokens = Tokens(settings.tokens_file)
         self.pool = Pool(

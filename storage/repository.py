@@ -54,7 +54,8 @@ class ReadSettings:
 
     `generation_wait`: so many seconds a read waits for `min_generation` before it gives up. `manifests`: so many are
     remembered. `stale`: for so many seconds reads go on while the store cannot be asked; `patience`: so long they wait
-    for its answer before they do.
+    for its answer before they do. `superseded`: for so many seconds after a generation has got its successor a cursor
+    may go on in it (twice what a request may last; gc waits for three times that).
     """
 
     freshness: float = 1.0
@@ -62,6 +63,7 @@ class ReadSettings:
     manifests: int = 4096
     stale: float = 0.0
     patience: float = 2.0
+    superseded: float = 2 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +220,13 @@ class Repositories:
         """An earlier generation of the same registration, pinned. CursorExpired where it has been retired."""
         if number == handle.generation:
             return handle
-        manifest = await generations.read(self.backend, handle.owner, handle.name, number)
-        if manifest is None or manifest.state != READY or manifest.registration != handle.manifest.registration:
+        where = self.backend, handle.owner, handle.name, number
+        manifest = await generations.read(*where)
+        same = manifest is not None and manifest.registration == handle.manifest.registration
+        if manifest is None or manifest.state != READY or not same:
             raise CursorExpired(f"generation {number} of {handle.owner}/{handle.name} is gone")
+        if not await generations.is_open(*where, self.settings.superseded):
+            raise CursorExpired(f"generation {number} of {handle.owner}/{handle.name} has been superseded long ago")
         settled = await settle(self.backend, handle.owner, handle.name, manifest)
         return self._pin(handle.owner, handle.name, settled, handle.stale)
 

@@ -156,6 +156,9 @@ async def test_cursors_find_that_their_generation_is_gone(backend: Backend, hist
     await compact(backend, OWNER, NAME, whole=True)
     handle = await readers.handle(OWNER, NAME)
     assert (await readers.handle_at(handle, old)).generation == old
+    hasty = Repositories(backend, ReadSettings(freshness=0, superseded=-10.0))
+    with pytest.raises(CursorExpired):
+        await hasty.handle_at(handle, old)
     await collect(backend)
     with pytest.raises(CursorExpired):
         await readers.handle_at(handle, old)
