@@ -18,12 +18,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app import cursors, placing, problems
-from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, OID, cache_of, etag_of, headers_of
+from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, OID, headers_of
 from app.negotiate import JSON, NDJSON, PATCH, accept, byte_range, matches
 from app.operations import DEFAULT_BYTES, Operation
-from app.params import read_query
+from app.questions import Question, ask
 from app.reads import page, raw
 from app.reads.raw import Found
+from app.reads.recent import Recent
 from app.receipts import Receipt
 from app.tokens import Bearer, Verb
 from pack.errors import BadParameter, CorruptObject, CursorExpired, ObjectNotFound, RepoNotFound
@@ -32,7 +33,6 @@ from pack.reader import Need
 from storage.repository import Unopened, glance, open_view
 
 if TYPE_CHECKING:
-    from app.reads.base import Params
     from app.service import Service
     from app.workers import Stream
     from pack.view import View
@@ -43,6 +43,10 @@ log = logging.getLogger("packhouse")
 T = TypeVar("T")
 SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 BYTES: Final = "application/octet-stream"
+# Answers that are complete are kept for whoever asks the same of the same generation.
+KEPT_BYTES: Final = 16 << 20
+KEPT_BODY: Final = 256 << 10
+KEPT_OVERHEAD: Final = 500
 
 
 def authorize(service: Service, request: Request, verb: Verb) -> tuple[str, str, Bearer]:
@@ -87,12 +91,18 @@ class Reads:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._views = Views()
+        self._kept: Recent[page.Answer] = Recent(KEPT_BYTES)
 
-    async def _open(self, request: Request, operation: Operation) -> tuple[Handle, Params, Bearer]:
+    async def _open(self, request: Request, operation: Operation) -> tuple[Handle, Question, Bearer]:
         owner, name, bearer = authorize(self._service, request, "read")
-        params = read_query(request.scope["query_string"], operation.params)
-        handle = await self._service.repositories.handle(owner, name, params.get("min_generation"))
-        return handle, params, bearer
+        question = ask(operation, request.scope["query_string"])
+        handle = await self._service.repositories.handle(owner, name, question.params["min_generation"])
+        return handle, question, bearer
+
+    def _keep(self, etag: str, found: page.Answer) -> None:
+        """Remember an answer under its tag, which names all that it depends on: repository, generation, question."""
+        if found.complete and len(found.body) <= KEPT_BODY:
+            self._kept.remember((etag,), replace(found, seconds=0.0), len(found.body) + KEPT_OVERHEAD)
 
     async def _supplied(self, handle: Handle, work: Callable[[Handle], Awaitable[T]]) -> T:
         """Do `work`, bringing from the store whatever it finds missing on this node."""
@@ -123,11 +133,15 @@ class Reads:
     async def single(self, request: Request, operation: Operation) -> Response:
         """A read whose answer is one document."""
         receipt = Receipt()
-        handle, params, _ = await self._open(request, operation)
+        handle, question, _ = await self._open(request, operation)
         accept(request.headers.get("accept"), (JSON,))
-        etag, cache = etag_of(operation, params, handle, JSON), cache_of(operation, params)
+        params, cache, etag = question.params, question.cache, question.etag(handle, JSON)
         if matches(request.headers.get("if-none-match"), etag):
             return Response(status_code=304, headers=headers_of(handle, None, etag, cache))
+        kept = self._kept.get((etag,))
+        if kept is not None:
+            receipt.kept()
+            return _json(handle, kept, etag, cache, receipt)
         work = page.Request(handle, operation.module, params)
 
         async def answer(handle: Handle) -> page.Answer:
@@ -142,17 +156,23 @@ class Reads:
             )
 
         found = await self._supplied(handle, answer)
+        self._keep(etag, found)
         return _json(handle, found, etag, cache, receipt)
 
     async def listing(self, request: Request, operation: Operation) -> Response:
         """A read whose answer is a list: one JSON page, an NDJSON stream, or for a diff a patch."""
         receipt = Receipt()
-        handle, params, bearer = await self._open(request, operation)
+        handle, question, bearer = await self._open(request, operation)
         offered = (JSON, NDJSON, PATCH) if operation.module == "diff" else (JSON, NDJSON)
         kind = accept(request.headers.get("accept"), offered)
-        etag, cache = etag_of(operation, params, handle, kind), cache_of(operation, params)
+        params, cache, etag = question.params, question.cache, question.etag(handle, kind)
         if matches(request.headers.get("if-none-match"), etag):
             return Response(status_code=304, headers=headers_of(handle, None, etag, cache))
+        # A cursor is looked at every time: it has to be the bearer's own.
+        kept = self._kept.get((etag,)) if params["cursor"] is None else None
+        if kept is not None:
+            receipt.kept()
+            return _json(handle, kept, etag, cache, receipt)
         bound = cursors.binding(handle.namespace, operation.id, params, bearer.name)
         work = page.Request(
             handle,
@@ -190,6 +210,8 @@ class Reads:
             if work.pin is None:
                 raise
             raise CursorExpired("what the cursor was pinned to is gone; begin again without it") from None
+        if params["cursor"] is None:
+            self._keep(etag, found)
         return _json(handle, found, etag, cache, receipt)
 
     async def _ndjson(self, request: Request, work: page.Request, cache: str, receipt: Receipt) -> Response:
@@ -259,7 +281,8 @@ class Reads:
     async def raw(self, request: Request, operation: Operation) -> Response:
         """The bytes of one file, whole or a range."""
         receipt = Receipt()
-        handle, params, _ = await self._open(request, operation)
+        handle, question, _ = await self._open(request, operation)
+        params = question.params
 
         async def look(handle: Handle) -> Found:
             if placing.walks((params["rev"],)):
@@ -267,7 +290,7 @@ class Reads:
             return raw.look(await self._views.open(handle), params)
 
         found = await self._supplied(handle, look)
-        headers = headers_of(handle, found.commit, f'"{found.oid.hex()}"', cache_of(operation, params))
+        headers = headers_of(handle, found.commit, f'"{found.oid.hex()}"', question.cache)
         name = found.path.rpartition(b"/")[2] or found.oid.hex().encode()
         headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         return await self._bytes(request, handle, found, headers, receipt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
@@ -13,13 +14,14 @@ class Recent(Generic[_T]):
     def __init__(self, weight: int) -> None:
         self._most = weight
         self._weight = 0
-        self._kept: dict[tuple[object, ...], tuple[_T, int]] = {}
+        # Not a dict: finding its oldest entry takes ever longer while old ones are dropped.
+        self._kept: OrderedDict[tuple[object, ...], tuple[_T, int]] = OrderedDict()
 
     def get(self, key: tuple[object, ...]) -> _T | None:
-        found = self._kept.pop(key, None)
+        found = self._kept.get(key)
         if found is None:
             return None
-        self._kept[key] = found
+        self._kept.move_to_end(key)
         return found[0]
 
     def remember(self, key: tuple[object, ...], value: _T, weight: int) -> _T:
