@@ -4,7 +4,7 @@ Order is everything here. The newest manifest is read first and the source's ref
 published the manifest listed the refs earlier, so refs never move backwards. The packs come in, are indexed and proven
 to hold what the refs need, and then the next generation is published, which one of several writers wins. A loser takes
 its packs back and begins again from the winner's manifest, with a new list of refs: what the winner brought is not
-brought twice.
+brought twice. Only where the winner has brought nothing (compaction, gc) the work is kept.
 
 Any failure takes the packs back and publishes nothing.
 """
@@ -27,6 +27,7 @@ from app.source import Known, Source
 from pack.advertisement import AdvertisedRef, Advertisement
 from pack.errors import (
     Conflict,
+    CorruptData,
     IncompleteHistory,
     ObjectNotFound,
     PackhouseError,
@@ -40,12 +41,13 @@ from pack.objects import COMMIT
 from pack.reader import Need, Objects
 from pack.view import Ref
 from storage import generations, layout
-from storage.backend import Backend
+from storage.backend import Backend, NotThere
 from storage.connectivity import Arrived, Checked, check
-from storage.manifest import DELETED, READY, Manifest
-from storage.publish import Lost, all_refs, prepare, publish
+from storage.manifest import DELETED, READY, TOMBSTONE, Manifest
+from storage.publish import Won, all_refs, insist, prepare
 from storage.repository import Handle, Unopened, glance, open_objects, settle
 from storage.supply import Supplier, supplying
+from storage.upkeep import rebased
 
 _T = TypeVar("_T")
 
@@ -167,6 +169,11 @@ async def _ingest(work: _Work) -> Outcome:
             await work.near.complete(base.handle)
             brought = True
             continue
+        except (CorruptData, StoreUnavailable):
+            await attempt.abort()
+            if not await _retired(work, base.manifest):
+                raise
+            outcome = None  # gc has taken what this attempt was reading: it has lost long ago
         except BaseException:
             await attempt.abort()
             raise
@@ -209,13 +216,25 @@ class _Work:
 
 async def _base(work: _Work) -> _Base:
     backend, owner, name = work.backend, work.owner, work.name
-    manifest = await generations.newest(backend, owner, name)
-    if manifest is None or manifest.state == DELETED:
-        raise RepoNotFound(f"there is no repository {owner}/{name}")
-    manifest = await settle(backend, owner, name, manifest)
-    refs = await all_refs(backend, owner, name, manifest) if manifest.state == READY else []
+    while True:
+        manifest = await generations.newest(backend, owner, name)
+        if manifest is None or manifest.state == DELETED:
+            raise RepoNotFound(f"there is no repository {owner}/{name}")
+        try:
+            manifest = await settle(backend, owner, name, manifest)
+            refs = await all_refs(backend, owner, name, manifest) if manifest.state == READY else []
+            break
+        except NotThere:
+            if not await _retired(work, manifest):
+                raise
     handle = work.handle(manifest)
     return _Base(manifest, handle, glance(handle).objects, refs)
+
+
+async def _retired(work: _Work, manifest: Manifest) -> bool:
+    """Whether gc has retired a generation that was the newest when it was read."""
+    there = await generations.read(work.backend, work.owner, work.name, manifest.number)
+    return there is not None and there.state == TOMBSTONE
 
 
 class _Attempt:
@@ -271,10 +290,11 @@ class _Attempt:
             operation=self.work.operation,
         )
         self.meter.tick()
-        if not await self._publish(manifest):
+        published = await self._publish(manifest)
+        if published is None:
             return None
         return Outcome(
-            manifest.number,
+            published.number,
             True,
             packs=len(records),
             objects=sum(record.objects for record in records),
@@ -284,21 +304,23 @@ class _Attempt:
             races=races,
         )
 
-    async def _publish(self, manifest: Manifest) -> bool:
-        """Whether it was published. While that is not known the packs must stay: a manifest may name them."""
+    async def _publish(self, manifest: Manifest) -> Manifest | None:
+        """What was published; None when another writer was first. Who lost to mere upkeep goes on from there.
+
+        While the end is not known the packs must stay: a manifest may name them.
+        """
+        where = self.work.backend, self.work.owner, self.work.name
         taken, self.taken = self.taken, []
-        for pause in (0.1, 0.5, 2.0, None):
-            try:
-                published = await publish(self.work.backend, self.work.owner, self.work.name, manifest)
-                break
-            except StoreUnavailable:
-                if pause is None:
-                    raise
-                await asyncio.sleep(pause)
-        if isinstance(published, Lost):
-            self.taken = taken
-            return False
-        return True
+        base = self.base.manifest
+        while True:
+            published = await insist(*where, manifest)
+            if isinstance(published, Won):
+                return published.manifest
+            moved = await rebased(*where, base, manifest, published.winner)
+            if moved is None:
+                self.taken = taken
+                return None
+            base, manifest = published.winner, moved
 
     async def abort(self) -> None:
         """Take back what is not published."""

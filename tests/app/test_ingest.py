@@ -332,7 +332,7 @@ async def test_the_loser_lists_the_upstream_again(project: Plumbing, home: House
 
     await home.register(project.path.as_uri())
     await home.ingest()
-    real, other = module.publish, house(home.root)
+    real, other = module.insist, house(home.root)
     late: list[str] = []
 
     async def publish(*args: Any) -> Any:
@@ -344,7 +344,7 @@ async def test_the_loser_lists_the_upstream_again(project: Plumbing, home: House
         return await real(*args)
 
     project.ref("refs/heads/main", project.commit("early", project.file(b"e", b"e\n")))
-    monkeypatch.setattr(module, "publish", publish)
+    monkeypatch.setattr(module, "insist", publish)
     outcome = await home.ingest()
     assert (outcome.changed, outcome.races) == (False, 1)
     assert refs_of(home.git_dir)["refs/heads/main"] == late[0]
