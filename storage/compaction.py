@@ -18,7 +18,7 @@ import os
 import tempfile
 import zlib
 from array import array
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ from storage import generations, layout
 from storage.backend import Backend
 from storage.manifest import READY, Manifest, PackRecord
 from storage.publish import Won, insist
-from storage.sink import PackSink
+from storage.sink import Keep, PackSink
 from storage.upkeep import maintained, out_of_reach, pack_keys
 from storage.views import settle
 
@@ -71,9 +71,20 @@ def choose(packs: Sequence[PackRecord], factor: float = FACTOR) -> list[PackReco
 
 
 async def compact(
-    backend: Backend, owner: str, name: str, *, more_than: int = 1, factor: float = FACTOR, whole: bool = False
+    backend: Backend,
+    owner: str,
+    name: str,
+    *,
+    more_than: int = 1,
+    factor: float = FACTOR,
+    whole: bool = False,
+    check: Callable[[], None] = lambda: None,
+    keep: Callable[[Manifest], Keep] | None = None,
 ) -> Compacted | None:
     """Join small packs when there are `more_than` so many, or all packs when `whole`; None when nothing was joined.
+
+    `check` is called often, and raises to end the work. `keep` gives for a generation what takes the files of its next
+    pack, for a cache.
 
     CorruptData and PackError when a pack is damaged or its chains of deltas would become too long: nothing is published
     then. StoreUnavailable.
@@ -85,7 +96,7 @@ async def compact(
     chosen = list(base.packs) if whole else choose(base.packs, factor)
     if len(chosen) < 2 or len(chosen) <= more_than:
         return None
-    sink, record = await _join(backend, owner, name, chosen)
+    sink, record = await _join(backend, owner, name, chosen, check, keep(base) if keep is not None else None)
     # An error leaves the pack, for it may be published: gc finds out.
     manifest = await _publish(backend, owner, name, base, chosen, record)
     if manifest is None:
@@ -119,9 +130,19 @@ async def _publish(
     return None
 
 
-async def _join(backend: Backend, owner: str, name: str, packs: Sequence[PackRecord]) -> tuple[PackSink, PackRecord]:
+async def _join(
+    backend: Backend,
+    owner: str,
+    name: str,
+    packs: Sequence[PackRecord],
+    check: Callable[[], None],
+    keep: Keep | None,
+) -> tuple[PackSink, PackRecord]:
     prefix = layout.repository(owner, name)
-    parts = [await _part(backend, prefix, record) for record in packs]
+    parts = []
+    for record in packs:
+        check()
+        parts.append(await _part(backend, prefix, record))
     splicer = Splicer(parts)
     sink = await PackSink.open(backend, owner, name)
     try:
@@ -130,12 +151,13 @@ async def _join(backend: Backend, owner: str, name: str, packs: Sequence[PackRec
             key = prefix + layout.pack(record.name)
             async with aclosing(_pieces(backend, key, HEAD, part.end)) as pieces:
                 async for piece in pieces:
+                    check()
                     out = splicer.feed(piece)
                     if out:
                         await sink.write(out)
         result = splicer.finish()
         await sink.write(result.checksum)
-        return sink, await sink.finish(result, write_index(result))
+        return sink, await sink.finish(result, write_index(result), keep)
     except BaseException:
         await sink.abort()
         raise
