@@ -146,6 +146,25 @@ def fsck(
 
 
 @app.command()
+def gc(
+    repository: Annotated[str | None, typer.Argument(metavar="[OWNER/NAME]", help="All of them without it.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be deleted.")] = False,
+    grace: Annotated[
+        float | None, typer.Option(min=0, help="Leave things alone for so many seconds; 0 only while nobody reads.")
+    ] = None,
+    store: Store = None,
+) -> None:
+    """Join small packs, and delete what no generation needs any more."""
+    with _told():
+        from app import housekeeping
+
+        only = names.parse(repository) if repository else None
+        _logs()
+        if not _run(housekeeping.collect(load(store=store), only, dry_run=dry_run, seconds=grace, tell=print)):
+            raise SystemExit(1)
+
+
+@app.command()
 def token(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who bears it.")],
     repos: Annotated[
