@@ -4,7 +4,6 @@ reach is there.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha1
@@ -19,7 +18,8 @@ from storage import generations, layout
 from storage.backend import Backend, NotThere
 from storage.manifest import READY, Manifest, PackRecord
 from storage.refs import RefsReader
-from storage.repository import Handle
+from storage.repository import Handle, Repositories
+from storage.supply import Supplier, supplying
 from storage.views import open_view, settle
 
 _CHUNK = 8 << 20
@@ -55,7 +55,7 @@ class Report:
         self.findings.append(Finding(code, where, detail))
 
 
-async def fsck(backend: Backend, owner: str, name: str) -> Report:
+async def fsck(backend: Backend, owner: str, name: str, supplier: Supplier | None = None) -> Report:
     """Read everything of the current generation, and all older manifests. RepoNotFound is a finding, too: nothing is
     raised but StoreUnavailable.
     """
@@ -75,9 +75,21 @@ async def fsck(backend: Backend, owner: str, name: str) -> Report:
         whole &= await _check_pack(backend, prefix, record, report)
     whole &= await _check_refs(backend, prefix, manifest, report)
     if whole:
-        view = open_view(Handle(backend.url, owner, name, manifest))
-        await asyncio.to_thread(_check_objects, view, report)
-        await asyncio.to_thread(_check_reach, view, report)
+        async with supplying(backend, supplier) as near:
+            place = near.place if near is not None else None
+            handle = Handle(backend.url, owner, name, manifest, place)
+            if near is not None:
+                await near.complete(handle)
+            findings = list(report.findings)
+
+            def check(pinned: Handle) -> None:
+                # From the beginning each time that something had to be brought.
+                report.objects, report.findings[:] = 0, findings
+                view = open_view(pinned)
+                _check_objects(view, report)
+                _check_reach(view, report)
+
+            await Repositories(backend, supplier=near).read(handle, check)
     return report
 
 

@@ -20,7 +20,7 @@ from aiobotocore.session import AioSession
 from botocore.handlers import add_expect_header
 from botocore.loaders import Loader
 
-from storage.s3errors import Failure, read
+from storage.s3errors import Failure, Kind, read
 from storage.s3place import Place
 
 _T = TypeVar("_T")
@@ -54,6 +54,7 @@ class Calls:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.requests: Counter[str] = Counter()
+        self._closed = False
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Any]] = WeakKeyDictionary()
 
     async def call(
@@ -109,12 +110,17 @@ class Calls:
         return max(wait, min(failure.retry_after or 0.0, _WAIT_MAX))
 
     async def close(self) -> None:
-        """Close the connections of this loop. Those of loops that have ended went with them."""
+        """Close the connections of this loop; nothing is sent any more. Those of loops that have ended went with
+        them.
+        """
+        self._closed = True
         future = self._clients.pop(asyncio.get_running_loop(), None)
         if future is not None and not future.cancelled() and future.exception() is None:
             await future.result().__aexit__(None, None, None)
 
     async def _client(self) -> Any:
+        if self._closed:
+            raise Failure(Kind.REFUSED, "it is closed here", reason="closed")
         loop = asyncio.get_running_loop()
         future = self._clients.get(loop)
         if future is None or (future.done() and (future.cancelled() or future.exception() is not None)):

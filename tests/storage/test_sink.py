@@ -11,8 +11,7 @@ from pack.writer import PackWriter
 from storage import layout
 from storage.backend import Backend
 from storage.manifest import PackRecord
-from storage.repository import Handle, open_objects
-from tests.storage.support import NAME, OWNER, register, store_pack
+from tests.storage.support import NAME, OWNER, look_at, register, store_pack
 from tests.support.git import Plumbing, git, init
 
 PREFIX = layout.repository(OWNER, NAME)
@@ -72,8 +71,9 @@ async def test_a_thin_pack_is_completed(backend: Backend, tmp_path: Path) -> Non
     out.write_bytes(data)
     out.with_suffix(".idx").write_bytes(await backend.get(PREFIX + layout.index(record.name)))
     git(tmp_path, "verify-pack", str(out))
-    objects = open_objects(Handle(backend.url, OWNER, NAME, await register(backend)), [record])
-    assert objects.read(bytes.fromhex(new)) == (BLOB, base + b"more\n")
+    base_manifest = await register(backend)
+    found = await look_at(backend, base_manifest, [record], lambda objects: objects.read(bytes.fromhex(new)))
+    assert found == (BLOB, base + b"more\n")
 
 
 async def test_duplicates_in_a_pack_are_read(backend: Backend) -> None:
@@ -81,6 +81,7 @@ async def test_duplicates_in_a_pack_are_read(backend: Backend) -> None:
     record = await store_pack(backend, [packed(*blobs)])
     assert record.objects == 3
     assert record.own_objects == 5
-    objects = open_objects(Handle(backend.url, OWNER, NAME, await register(backend)), [record])
-    for blob in blobs:
-        assert objects.read(hash_object(BLOB, blob)) == (BLOB, blob)
+    oids = [hash_object(BLOB, blob) for blob in blobs]
+    base = await register(backend)
+    found = await look_at(backend, base, [record], lambda objects: [objects.read(oid) for oid in oids])
+    assert found == [(BLOB, blob) for blob in blobs]

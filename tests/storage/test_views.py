@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,17 @@ from pack.errors import BadIndex, CorruptData, CorruptObject, PackhouseError
 from storage import descriptors, layout, publish, views
 from storage.backend import Backend
 from storage.manifest import Head
+from storage.open import open_backend
 from storage.repository import Handle, Repositories, open_view
 from tests.storage.support import NAME, OWNER, ingest
 from tests.support.generate import Repositories as Generated
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[Backend]:
+    """A store in a local folder: what is opened there is what these tests are about."""
+    yield open_backend(str(tmp_path / "store"))
+    views.forget()
 
 
 def open_files() -> int:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from pack.objects import TYPE_NAMES
+from pack.view import View
 from storage import gitview, layout, publish
 from storage.backend import Backend
 from storage.export import export
 from storage.fsck import fsck
-from storage.repository import Repositories, open_view
-from tests.storage.support import NAME, OWNER, ingest
+from storage.repository import Repositories
+from tests.storage.support import NAME, OWNER, ingest, look
 from tests.support.generate import GENERATORS
 from tests.support.generate import Repositories as Generated
 from tests.support.git import git, run
@@ -50,16 +51,19 @@ async def test_nothing_is_lost(backend: Backend, repositories: Generated, genera
     assert run(stored, "symbolic-ref", "-q", "HEAD").stdout == run(source, "symbolic-ref", "-q", "HEAD").stdout
     assert run(stored, "rev-parse", "-q", "HEAD").stdout == run(source, "rev-parse", "-q", "HEAD").stdout
     assert run(stored, "fsck", "--full").returncode == run(source, "fsck", "--full").returncode
-    view = open_view(await Repositories(backend).handle(OWNER, NAME))
-    for line in objects(source):
-        oid, kind, size = line.split()
-        data = view.objects.read(bytes.fromhex(oid.decode()))
-        assert (TYPE_NAMES[data[0]], len(data[1])) == (kind, int(size))
-    listed = b"".join(
-        b"%s %s %s %s\n"
-        % (ref.name, ref.oid.hex().encode(), TYPE_NAMES[ref.type], ref.peeled.hex().encode() if ref.peeled else b"")
-        for ref in view.refs.iterate()
-    )
+    wanted = [line.split() for line in objects(source)]
+
+    def found(view: View) -> tuple[list[tuple[bytes, int]], bytes]:
+        read = [view.objects.read(bytes.fromhex(oid.decode())) for oid, _, _ in wanted]
+        listed = b"".join(
+            b"%s %s %s %s\n"
+            % (ref.name, ref.oid.hex().encode(), TYPE_NAMES[ref.type], ref.peeled.hex().encode() if ref.peeled else b"")
+            for ref in view.refs.iterate()
+        )
+        return [(TYPE_NAMES[kind], len(data)) for kind, data in read], listed
+
+    sizes, listed = await look(backend, found)
+    assert sizes == [(kind, int(size)) for _, kind, size in wanted]
     # git's own format peels once, ours to the end: compare where that is the same.
     for ours, theirs in zip(listed.splitlines(), refs(source).splitlines(), strict=True):
         assert ours.split(b" ")[:3] == theirs.split(b" ")[:3]
