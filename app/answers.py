@@ -112,6 +112,8 @@ class Reads:
                 return await work(errand.handle)
             except Need as need:
                 await errand.bring(need)
+            finally:
+                self._service.sidecars.look()
 
     async def _work(self, handle: Handle, name: str, *arguments: Any) -> Any:
         return await self._service.pool.run(name, *arguments, key=handle.namespace)

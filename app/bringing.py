@@ -8,7 +8,8 @@ from pathlib import Path
 
 from app import names, sample
 from app.bar import Bar, size
-from app.ingest import ingest
+from app.building import build
+from app.ingest import Outcome, ingest
 from app.ingestion import Order
 from app.ingestion import run as run_order
 from app.progress import Meter
@@ -73,18 +74,23 @@ async def bring(settings: Settings, target: str, called: tuple[str, str] | None,
             meter = Meter(bar.show, seconds=settings.ingest_deadline)
             order = Order(settings, named.owner, named.name, allow=named.allow)
             outcome = await run_order(backend, order, meter, supplier=supplier)
+        _tell(named, outcome, time.monotonic() - begun)
+        # It can be read already; this makes it quick.
+        await build(backend, supplier, named.owner, named.name)
     finally:
         if supplier is not None:
             await supplier.close()
         await backend.close()
-    seconds = time.monotonic() - begun
+
+
+def _tell(named: Named, outcome: Outcome, seconds: float) -> None:
     if outcome.changed:
         what = f"{outcome.objects:,} objects, {size(outcome.bytes)}, {outcome.refs:,} refs in {seconds:.1f} s"
     else:
         what = "up to date"
-    print(f"{named.owner}/{named.name}: generation {outcome.generation}, {what}")  # noqa: T201
+    print(f"{named.owner}/{named.name}: generation {outcome.generation}, {what}", flush=True)  # noqa: T201
     if outcome.refused_refs:
-        print(f"{outcome.refused_refs} refs were left out: their names cannot be refs")  # noqa: T201
+        print(f"{outcome.refused_refs} refs were left out: their names cannot be refs", flush=True)  # noqa: T201
 
 
 async def bring_sample(backend: Backend) -> Named:

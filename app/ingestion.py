@@ -1,19 +1,16 @@
 """The inside of an ingest process: one ingest, told to the parent as it goes.
 
-Messages to the parent are pickled (kind, value) behind a length: ("progress", Progress), ("note", text of the
-upstream), ("done", Outcome), ("failed", PackhouseError). The parent sends a single byte to cancel; when it is gone, so
-is the ingest: nobody would renew the operation's lease.
+It tells its parent ("progress", Progress), ("note", text of the upstream), ("done", Outcome), ("failed",
+PackhouseError). The parent sends a single byte to cancel; when it is gone, so is the ingest: nobody would renew the
+operation's lease. After "done" the process waits for the byte GO, and then makes the sidecars of what it has published;
+any other byte ends it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import pickle
-import select
 import socket
-import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,11 +18,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from app.building import build
 from app.fetch.client import Upstream
 from app.fetch.credentials import Credential, Vault
 from app.fetch.guard import Policy
 from app.fetch.timeouts import Timeouts
 from app.ingest import Outcome, ingest
+from app.parent import Parent
+from app.parent import run as run_process
 from app.processes import lower
 from app.progress import Meter
 from app.settings import Settings
@@ -40,7 +40,7 @@ from storage.supply import Supplier
 
 log = logging.getLogger("packhouse.ingest")
 
-LENGTH = struct.Struct("<I")
+GO = b"g"
 INTERRUPTIBLE = frozenset({"", "listing", "fetching", "receiving"})
 """Phases that wait for the upstream, and are broken off there; the others look at the meter by themselves."""
 
@@ -111,28 +111,7 @@ async def run(
         )
 
 
-class _Parent:
-    """The other end of the socket."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self.cancelled = False
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
-
-    def tell(self, kind: str, value: Any) -> None:
-        payload = pickle.dumps((kind, value), protocol=5)
-        with contextlib.suppress(OSError):
-            self.sock.sendall(LENGTH.pack(len(payload)) + payload)
-
-    def asked(self) -> bool:
-        """Whether the parent wants an end, or is gone. Works while the loop is busy, too."""
-        if not self.cancelled and self._poll.poll(0):
-            self.cancelled = True
-        return self.cancelled
-
-
-async def _main(order: Order, parent: _Parent) -> None:
+async def _main(order: Order, parent: Parent) -> None:
     loop = asyncio.get_running_loop()
     meter = Meter(lambda progress: parent.tell("progress", progress), parent.asked, order.settings.ingest_deadline)
     backend, supplier = open_store(order.settings)
@@ -149,6 +128,9 @@ async def _main(order: Order, parent: _Parent) -> None:
         outcome = await task
         parent.tell("progress", meter.progress())
         parent.tell("done", outcome)
+        loop.remove_reader(parent.sock)
+        if await parent.word() == GO:
+            await _derive(order, backend, supplier, parent)
     except asyncio.CancelledError:
         parent.tell("failed", Cancelled("the operation was cancelled"))
     except PackhouseError as error:
@@ -164,16 +146,16 @@ async def _main(order: Order, parent: _Parent) -> None:
         await backend.close()
 
 
+async def _derive(order: Order, backend: Backend, supplier: Supplier | None, parent: Parent) -> None:
+    """Make the sidecars of what was published. Where that fails, reads will ask for them."""
+    try:
+        await build(backend, supplier, order.owner, order.name, check=parent.check)
+    except PackhouseError as error:
+        if not parent.cancelled:
+            log.warning("sidecars of %s/%s could not be made: %s", order.owner, order.name, error.detail)
+
+
 def main(sock: socket.socket, order: Order) -> None:
     """Entry of the process."""
     lower(order.settings.nice)
-    _loop(_main(order, _Parent(sock)))
-
-
-def _loop(work: Any) -> None:
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(work)
-    else:
-        uvloop.run(work)
+    run_process(_main(order, Parent(sock)))

@@ -13,13 +13,14 @@ import logging
 import pickle
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import replace
 from typing import Any
 
 from app import ingestion, problems
 from app.ingest import Outcome
-from app.ingestion import LENGTH, Order
+from app.ingestion import GO, Order
+from app.parent import LENGTH
 from app.processes import Process, launch, reap
 from app.settings import Settings
 from pack.errors import Cancelled, Overloaded, PackhouseError, WorkerLost
@@ -64,18 +65,30 @@ class Job:
 
 
 class Jobs:
-    """The ingests of one serving process: `settings.ingests` at a time, `settings.ingest_queue` more may wait."""
+    """The ingests of one serving process: `settings.ingests` at a time, `settings.ingest_queue` more may wait.
 
-    def __init__(self, backend: Backend, settings: Settings, *, lease_seconds: float = 30.0) -> None:
+    The process of an ingest goes on to make sidecars while it holds `deriving`, its operation having ended.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        settings: Settings,
+        *,
+        lease_seconds: float = 30.0,
+        deriving: asyncio.Semaphore | None = None,
+    ) -> None:
         self.backend = backend
         self.settings = settings
         self.operations = Operations(backend, lease_seconds)
         self._repositories = Repositories(backend, ReadSettings())
         self._turn = asyncio.Semaphore(settings.ingests)
+        self._deriving = deriving or asyncio.Semaphore(1)
         self._jobs: dict[tuple[str, str], Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._starting = asyncio.Lock()
         self._closing = False
+        self._stop = asyncio.Event()
         self.ended: Counter[str] = Counter()
         self.received = 0
 
@@ -85,9 +98,10 @@ class Jobs:
     async def close(self) -> None:
         """Stop what runs; its operations end as failed."""
         self._closing = True
+        self._stop.set()
         for job in self._jobs.values():
             job.stop.set()
-        if self._tasks:
+        while self._tasks:
             await asyncio.wait(self._tasks)
 
     @property
@@ -117,10 +131,13 @@ class Jobs:
             kind = "sync" if manifest.ready else "ingest"
             job = Job(await self.operations.create(kind, owner, name), allow)
             self._jobs[owner, name] = job
-            task = asyncio.get_running_loop().create_task(self._run(job))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(self._run(job))
             return job.operation
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def get(self, id_: str) -> Operation:
         """OperationNotFound."""
@@ -250,6 +267,7 @@ class Jobs:
         sock, process = await asyncio.to_thread(launch, ingestion.main, order)
         reader, writer = await asyncio.open_unix_connection(sock=sock)
         beat = asyncio.ensure_future(self._beat(job, writer, process))
+        done = False
         try:
             while True:
                 try:
@@ -261,6 +279,7 @@ class Jobs:
                     raise WorkerLost("the process of the ingest died") from None
                 if kind == "done":
                     assert isinstance(value, Outcome)
+                    done = True
                     return value
                 if kind == "failed":
                     raise value
@@ -270,8 +289,31 @@ class Jobs:
                     await self._note(job, value)
         finally:
             beat.cancel()
-            writer.close()
             await asyncio.gather(beat, return_exceptions=True)
+            if done:
+                self._begin(self._derive(process, reader, writer))
+            else:
+                writer.close()
+                await asyncio.to_thread(reap, process, GRACE)
+
+    async def _derive(self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Let the process of an ingest that has ended make sidecars, when it is its turn, until the service stops."""
+        stop = asyncio.ensure_future(self._stop.wait())
+        turn = asyncio.ensure_future(self._deriving.acquire())
+        try:
+            await asyncio.wait((turn, stop), return_when=asyncio.FIRST_COMPLETED)
+            if not stop.done():
+                writer.write(GO)
+                end = asyncio.ensure_future(reader.read())
+                await asyncio.wait((end, stop), return_when=asyncio.FIRST_COMPLETED)
+                end.cancel()
+        except OSError:
+            log.warning("an ingest did not make its sidecars: its process is gone")
+        finally:
+            stop.cancel()
+            if not turn.cancel():
+                self._deriving.release()
+            writer.close()
             await asyncio.to_thread(reap, process, GRACE)
 
     async def _note(self, job: Job, progress: Progress | None) -> None:

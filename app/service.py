@@ -20,6 +20,7 @@ from app.metrics import Metrics
 from app.registry import Registry
 from app.routes import health, operations, reads, repos
 from app.settings import Settings, load
+from app.sidecars import Sidecars
 from app.store import open_store
 from app.tokens import Tokens
 from app.workers import Pool
@@ -48,6 +49,7 @@ class Service:
         )
         self.repositories = Repositories(self.backend, reading, self.supplier)
         self.tokens = Tokens(settings.tokens_file)
+        self.sidecars = Sidecars(settings)
         self.pool = Pool(
             settings.read_workers,
             nice=settings.nice,
@@ -56,8 +58,9 @@ class Service:
             lifetime=settings.read_max,
             max_bytes=settings.worker_bytes,
             prepare=("storage.views:configure", {"object_cache_bytes": int(settings.object_cache_bytes)}),
+            on_wants=self.sidecars.take,
         )
-        self.jobs = Jobs(self.backend, settings)
+        self.jobs = Jobs(self.backend, settings, deriving=self.sidecars.turn)
         self.registry = Registry(self.backend, self.repositories, settings)
         self.reads = Reads(self)
         self.metrics = Metrics()
@@ -79,6 +82,7 @@ class Service:
 
     async def close(self) -> None:
         self.ready = False
+        await self.sidecars.close()
         await self.jobs.close()
         await self.gather.close()
         await self.pool.close()

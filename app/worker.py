@@ -2,8 +2,9 @@
 
 Frames are `length kind request` (u32, u8, u32, little-endian) and `length` bytes. To the worker: CALL and OPEN (a
 pickled (function, arguments, deadline)), CREDIT (u32 bytes the reader has taken), CANCEL. From it: RESULT, ERROR and
-ITEM (pickled), DATA (raw bytes of a stream), END. The bit RETIRE on a last frame says that the process has grown too
-large. The socket joins two processes of ours and nobody else, so what comes out of it may be unpickled.
+ITEM (pickled), DATA (raw bytes of a stream), END; and WANTS, which belongs to no request: pickled sidecars that reads
+would have liked to have. The bit RETIRE on a last frame says that the process has grown too large. The socket joins two
+processes of ours and nobody else, so what comes out of it may be unpickled.
 
 One thread does everything. A stream is a suspended generator: it is stepped while its reader has credit, and lies still
 while the reader is slow, so that slow readers cost memory of one generator and no process. The work of a stream is
@@ -34,7 +35,7 @@ from pack.errors import DeadlineExceeded, PackhouseError
 FRAME = struct.Struct("<IBI")
 CREDITS = struct.Struct("<I")
 CALL, OPEN, CREDIT, CANCEL = range(4)
-RESULT, ERROR, DATA, ITEM, END = range(5)
+RESULT, ERROR, DATA, ITEM, END, WANTS = range(6)
 RETIRE = 0x80
 
 WINDOW = 256 << 10
@@ -145,6 +146,10 @@ class Worker:
             self.sock.sendall(payload)
 
     def _last(self, kind: int, request: int, payload: bytes = b"") -> None:
+        sidecars = sys.modules.get("storage.sidecars")
+        wants = sidecars.wanted() if sidecars is not None else None
+        if wants:
+            self._send(WANTS, 0, pickle.dumps(wants, protocol=5))
         self._send(kind | (RETIRE if self._too_large() else 0), request, payload)
 
     def _too_large(self) -> bool:

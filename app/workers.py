@@ -29,7 +29,7 @@ from app import worker as inside
 from app.calls import Request, Waiting
 from app.processes import Process, launch, reap
 from app.streams import Flow, Stream
-from app.worker import CALL, CANCEL, DATA, END, ERROR, FRAME, ITEM, OPEN, RESULT, RETIRE
+from app.worker import CALL, CANCEL, DATA, END, ERROR, FRAME, ITEM, OPEN, RESULT, RETIRE, WANTS
 from pack.errors import DeadlineExceeded, Overloaded, PackhouseError, WorkerLost
 
 __all__ = ["Pool", "Stream"]
@@ -88,6 +88,10 @@ class Worker(asyncio.Protocol):
         if kind & RETIRE:
             kind &= ~RETIRE
             self.pool._retire(self)
+        if kind == WANTS:
+            if self.pool.on_wants is not None:
+                self.pool.on_wants(pickle.loads(payload))
+            return
         request = self.requests.get(number)
         if request is None:
             return
@@ -134,7 +138,8 @@ class Pool:
 
     `lifetime` bounds a stream whatever its reader does; `grace` is how long a cancelled request may go on; `patience`
     how long one may wait for a worker. A worker above `max_bytes` is replaced. `prepare`, a (module:function, keywords)
-    pair, is called in each worker when it starts.
+    pair, is called in each worker when it starts. `on_wants` gets the sidecars that reads there would have liked to
+    have (`storage.sidecars.Want`).
     """
 
     def __init__(
@@ -149,6 +154,7 @@ class Pool:
         patience: float = 30.0,
         max_bytes: int = 1 << 30,
         prepare: tuple[str, dict[str, Any]] | None = None,
+        on_wants: Callable[[list[Any]], None] | None = None,
     ) -> None:
         self.size = processes
         self.nice = nice
@@ -159,6 +165,7 @@ class Pool:
         self.patience = patience
         self.max_bytes = max_bytes
         self.prepare = prepare
+        self.on_wants = on_wants
         self.workers: list[Worker] = []
         self._leaving: set[Worker] = set()
         self._waiting = Waiting()

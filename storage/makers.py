@@ -1,0 +1,10 @@
+"""The kinds of sidecars, by name: whoever is listed here is made after an ingest, on demand, and by `rebuild`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storage.graphmake import GraphMaker
+from storage.sidecars import Maker
+
+MAKERS: Final[dict[str, Maker]] = {maker.kind: maker for maker in (GraphMaker(),)}
