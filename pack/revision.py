@@ -76,6 +76,11 @@ def resolve(view: View, rev: bytes, *, hint: int | None = None) -> Resolved:
     if parsed.path is not None:
         return _at_path(view, rev, parsed)
     oid, kind, ref = _object(view, rev, parsed, hint)
+    name = ref and (ref.symref_target or ref.name if ref.name == b"HEAD" else ref.name)
+    if ref is not None and ref.tree is not None:
+        # The ref itself says what it leads to: no object has to be read.
+        end = ref.peeled or oid
+        return Resolved(oid, kind, name, None, None, end if end != ref.tree else None, ref.tree)
     commit = tree = None
     try:
         peeled, reached = (oid, kind) if kind != TAG else view.peeled(oid)
@@ -85,7 +90,7 @@ def resolve(view: View, rev: bytes, *, hint: int | None = None) -> Resolved:
             tree = peeled
     except ObjectNotFound:
         pass  # a tag on an object that is not here still names the tag
-    return Resolved(oid, kind, ref, None, None, commit, tree)
+    return Resolved(oid, kind, name, None, None, commit, tree)
 
 
 def resolve_commit(view: View, rev: bytes) -> bytes:
@@ -137,7 +142,8 @@ def show(name: bytes) -> str:
     return repr(name[:200].decode("utf-8", "replace"))
 
 
-def _object(view: View, rev: bytes, parsed: Rev, hint: int | None) -> tuple[bytes, int, bytes | None]:
+def _object(view: View, rev: bytes, parsed: Rev, hint: int | None) -> tuple[bytes, int, Ref | None]:
+    """(oid, type, the ref where the whole of it names one)."""
     if parsed.base is None:
         (search,) = parsed.suffixes
         assert isinstance(search, Search)
@@ -174,7 +180,7 @@ def _at_path(view: View, rev: bytes, parsed: Rev) -> Resolved:
 # Base names
 
 
-def _base(view: View, rev: bytes, name: bytes, hint: int | None) -> tuple[bytes, int, bytes | None]:
+def _base(view: View, rev: bytes, name: bytes, hint: int | None) -> tuple[bytes, int, Ref | None]:
     if len(name) == 40 and _HEX.issuperset(name):
         oid = bytes.fromhex(name.decode("ascii"))
         return oid, _kind(view, rev, oid), None
@@ -182,8 +188,7 @@ def _base(view: View, rev: bytes, name: bytes, hint: int | None) -> tuple[bytes,
         name = b"HEAD"
     ref = _ref(view, name)
     if ref is not None:
-        full = ref.symref_target or ref.name if ref.name == b"HEAD" else ref.name
-        return ref.oid, ref.type, full
+        return ref.oid, ref.type, ref
     at = name.rfind(b"-g")
     oid_found = _prefix(view, name[at + 2 :], COMMIT, True) if at > 0 else None
     oid_found = oid_found or _prefix(view, name, hint, False)

@@ -27,13 +27,17 @@ _MAX_TAGS: Final = 1000
 
 
 class Ref(NamedTuple):
-    """One ref. `peeled` is what a tag names in the end, None where the ref names no tag."""
+    """One ref. `peeled` is what a tag names in the end, None where the ref names no tag.
+
+    `tree` is the tree that the ref leads to, None where it leads to a blob, or where that is not known.
+    """
 
     name: bytes
     oid: bytes
     type: int
     peeled: bytes | None
     symref_target: bytes | None
+    tree: bytes | None = None
 
 
 class Refs(Protocol):

@@ -126,10 +126,10 @@ def check(
     head = Head(head_target)
     if head_target in by_name:
         ref = by_name[head_target]
-        head = Head(head_target, ref.oid, ref.type, ref.peeled)
+        head = Head(head_target, ref.oid, ref.type, ref.peeled, ref.tree)
     elif head_oid is not None:
         ref, _ = _prove(proof, b"HEAD", head_oid, closed, against)
-        head = Head(head_target, ref.oid, ref.type, ref.peeled)
+        head = Head(head_target, ref.oid, ref.type, ref.peeled, ref.tree)
     return Checked(refs, head, closed)
 
 
@@ -158,7 +158,7 @@ def _prove(
             tree = end
         if tree is not None:
             _walk_trees(proof, tree, _tree_before(proof, against))
-        return Ref(name, oid, kind, end if kind == TAG else None, None), tree or (
+        return Ref(name, oid, kind, end if kind == TAG else None, None, tree), tree or (
             against if isinstance(against, bytes) else None
         )
     except (ObjectNotFound, WrongType, BadObject) as error:

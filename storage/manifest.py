@@ -10,13 +10,13 @@ JSON of at most 64 KB, written once under its generation's number. Version 1:
     registration   random per registration: caches are keyed by owner/name and this, so nothing outlives a deleteRepo
     created        when the generation was written; `registered` and `last_sync` likewise; seconds since 1970
     object_format  "sha1"
-    head           {target: name or null, oid: hex or null, type, peeled}: a target with null oid is an unborn branch,
-                   an oid without target a detached HEAD
+    head           {target: name or null, oid: hex or null, type, peeled, tree}: a target with null oid is an unborn
+                   branch, an oid without target a detached HEAD
     default_branch a full ref name or null
     packs          rows [name, bytes, objects, own_objects, own_end, checksum]
     packs_table    {key, checksum}: a JSON list of such rows that come before those of `packs`, when they are many
     refs           {key, count, bytes, blocks} of the refs table (`storage.refs`), or null
-    changes        what changed since that table: [name] (deleted) or [name, type, oid, peeled, symref target]
+    changes        what changed since that table: [name] (deleted) or [name, type, oid, peeled, symref target, tree]
     closed         whether every commit of every pack has all its ancestors in the packs (`storage.connectivity`)
     upstream       {url, mode, refspecs, credential}: a credential is a reference or sealed, never plain
     operation      the operation that made this generation, or null
@@ -69,12 +69,15 @@ class PackRecord:
 
 @dataclass(frozen=True, slots=True)
 class RefChange:
-    """What a ref is now; `oid` None where it was deleted. `peeled` is what an annotated tag leads to in the end."""
+    """What a ref is now; `oid` None where it was deleted. `peeled` is what an annotated tag leads to in the end, `tree`
+    the tree that the ref leads to.
+    """
 
     oid: bytes | None
     type: int = 0
     peeled: bytes | None = None
     symref_target: bytes | None = None
+    tree: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class Head:
     oid: bytes | None = None
     type: int = 0
     peeled: bytes | None = None
+    tree: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,7 @@ class Manifest:
                     "oid": _oid_out(self.head.oid),
                     "type": self.head.type,
                     "peeled": _oid_out(self.head.peeled),
+                    "tree": _oid_out(self.head.tree),
                 },
                 "default_branch": _name_out(self.default_branch),
                 "packs": pack_rows(self.packs),
@@ -225,13 +230,13 @@ def _manifest_in(document: dict[str, Any]) -> Manifest:
         return Manifest(**common)
     if document["state"] not in (REGISTERED, READY, DELETED):
         raise ValueError(f"state {document['state']!r}")
-    head, table, upstream = document["head"], document["packs_table"], document["upstream"]
+    table, upstream = document["packs_table"], document["upstream"]
     return Manifest(
         **common,
         registered=document["registered"],
         last_sync=document["last_sync"],
         object_format=document["object_format"],
-        head=Head(_name_in(head["target"]), _oid_in(head["oid"]), head["type"], _oid_in(head["peeled"])),
+        head=_head_in(document["head"]),
         default_branch=_name_in(document["default_branch"]),
         packs=packs_from_rows(document["packs"]),
         packs_table=PacksTable(table["key"], bytes.fromhex(table["checksum"])) if table else None,
@@ -244,6 +249,11 @@ def _manifest_in(document: dict[str, Any]) -> Manifest:
         operation=document["operation"],
         swept=float(document.get("swept", 0.0)),
     )
+
+
+def _head_in(row: dict[str, Any]) -> Head:
+    oids = _oid_in(row["oid"]), row["type"], _oid_in(row["peeled"]), _oid_in(row.get("tree"))
+    return Head(_name_in(row["target"]), *oids)
 
 
 def _refs_out(refs: RefsRecord) -> dict[str, Any]:
@@ -259,7 +269,8 @@ def _refs_in(document: dict[str, Any]) -> RefsRecord:
 def _change_out(name: bytes, change: RefChange) -> list[Any]:
     if change.oid is None:
         return [_name_out(name)]
-    row = [_name_out(name), change.type, change.oid.hex(), _oid_out(change.peeled), _name_out(change.symref_target)]
+    more = _oid_out(change.peeled), _name_out(change.symref_target), _oid_out(change.tree)
+    row = [_name_out(name), change.type, change.oid.hex(), *more]
     while row[-1] is None:
         row.pop()
     return row
@@ -269,8 +280,8 @@ def _change_in(row: list[Any]) -> tuple[bytes, RefChange]:
     name = unquote_to_bytes(row[0])
     if len(row) == 1:
         return name, RefChange(None)
-    peeled, target = [*row[3:], None, None][:2]
-    return name, RefChange(bytes.fromhex(row[2]), row[1], _oid_in(peeled), _name_in(target))
+    peeled, target, tree = [*row[3:], None, None, None][:3]
+    return name, RefChange(bytes.fromhex(row[2]), row[1], _oid_in(peeled), _name_in(target), _oid_in(tree))
 
 
 def _upstream_out(upstream: UpstreamRecord) -> dict[str, Any]:

@@ -6,7 +6,8 @@ manifest (`RefsRecord`), so that one ref costs one ranged read however many ther
     u32                 length of the names
     names               of the refs, sorted by bytes, joined by LF (git-check-ref-format(1): no ref name holds control
                         characters); a symbolic ref is name NUL target
-    41 bytes a name     type (1 byte), oid (20), peeled oid (20; zeros where the ref is no annotated tag)
+    61 bytes a name     type (1 byte), oid (20), peeled oid (20; zeros where the ref is no annotated tag), the tree that
+                        the ref leads to (20; zeros for a blob); tables that were written first lack the tree
 
 Numbers are big-endian. Each block's crc32 stands in the manifest, the table's SHA-256 in its name. Blocks are 16 KB,
 and larger where the list of their separators would outgrow its share of the manifest.
@@ -32,7 +33,8 @@ from storage.manifest import CHANGES_MAX, Head, RefChange, RefsRecord
 BLOCK_BYTES = 16 << 10
 INDEX_BYTES_MAX = 16 << 10  # of a manifest's 64 KB
 CHANGES_BYTES_MAX = 24 << 10
-_ROW = 41
+_ROW = 61
+_ROW_BEFORE = 41
 _CACHED_BLOCKS = 64
 
 _FORBIDDEN = re.compile(rb"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^/|/$|^\.|/\.|\.lock(/|$)|\.$")
@@ -92,7 +94,7 @@ def _separator(before: bytes, first: bytes) -> bytes:
 
 def _block(rows: list[Ref]) -> bytes:
     names = b"\n".join(row.name + b"\0" + row.symref_target if row.symref_target else row.name for row in rows)
-    table = b"".join(bytes((row.type,)) + row.oid + (row.peeled or NULL_OID) for row in rows)
+    table = b"".join(bytes((row.type,)) + row.oid + (row.peeled or NULL_OID) + (row.tree or NULL_OID) for row in rows)
     return len(names).to_bytes(4, "big") + names + table
 
 
@@ -115,7 +117,7 @@ class RefsReader:
         self.head_target = head.target
         self.head: Ref | None = None
         if head.oid is not None:
-            self.head = Ref(b"HEAD", head.oid, head.type, head.peeled, head.target)
+            self.head = Ref(b"HEAD", head.oid, head.type, head.peeled, head.target, head.tree)
 
     def get(self, name: bytes) -> Ref | None:
         """By its full name; touches one block."""
@@ -128,7 +130,7 @@ class RefsReader:
         place = bisect_left(names, name)
         if place == len(names) or names[place].partition(b"\0")[0] != name:
             return None
-        return _table_ref(names[place], table, place)
+        return _table_ref(names, table, place)
 
     def iterate(self, prefix: bytes = b"", after: bytes | None = None) -> Iterator[Ref]:
         """Those that start with `prefix` and come after `after`, sorted by name bytes; reads only the blocks they are
@@ -166,7 +168,7 @@ class RefsReader:
             for place in range(bisect_left(names, start), len(names)):
                 if not names[place].startswith(prefix):
                     return
-                ref = _table_ref(names[place], table, place)
+                ref = _table_ref(names, table, place)
                 if after is None or ref.name > after:
                     yield ref
 
@@ -182,7 +184,7 @@ class RefsReader:
             raise CorruptData(f"Block {number} of the refs table {self._record.key} is damaged.")
         end = 4 + int.from_bytes(data[:4], "big")
         names = data[4:end].split(b"\n")
-        if (length - end) != _ROW * len(names):
+        if (length - end) not in (_ROW * len(names), _ROW_BEFORE * len(names)):
             raise CorruptData(f"Block {number} of the refs table {self._record.key} is malformed.")
         block = self._blocks[number] = (names, data[end:])
         if len(self._blocks) > _CACHED_BLOCKS:
@@ -208,10 +210,10 @@ def changes_between(
             name, change = left.name, RefChange(None)
             left = next(mine, None)
         elif left is None or right.name < left.name:
-            name, change = right.name, RefChange(right.oid, right.type, right.peeled, right.symref_target)
+            name, change = right.name, _change(right)
             right = next(theirs, None)
         else:
-            name, change = right.name, RefChange(right.oid, right.type, right.peeled, right.symref_target)
+            name, change = right.name, _change(right)
             same = left == right
             left, right = next(mine, None), next(theirs, None)
             if same:
@@ -225,6 +227,10 @@ def changes_between(
     return changes
 
 
+def _change(ref: Ref) -> RefChange:
+    return RefChange(ref.oid, ref.type, ref.peeled, ref.symref_target, ref.tree)
+
+
 def _printed(name: bytes) -> int:
     """How long a name is in the manifest's JSON."""
     return sum(1 if 0x20 < byte < 0x7F and byte != 0x25 else 3 for byte in name)
@@ -236,16 +242,24 @@ def _cost(name: bytes, change: RefChange) -> int:
         + 8
         + (0 if change.oid is None else 46)
         + (43 if change.peeled else 0)
+        + (43 if change.tree else 0)
         + 3 * len(change.symref_target or b"")
     )
 
 
 def _changed_ref(name: bytes, change: RefChange) -> Ref | None:
-    return None if change.oid is None else Ref(name, change.oid, change.type, change.peeled, change.symref_target)
+    if change.oid is None:
+        return None
+    return Ref(name, change.oid, change.type, change.peeled, change.symref_target, change.tree)
 
 
-def _table_ref(name: bytes, table: bytes, place: int) -> Ref:
-    at = place * _ROW
-    peeled = table[at + 21 : at + 41]
-    name, _, target = name.partition(b"\0")
-    return Ref(name, table[at + 1 : at + 21], table[at], peeled if peeled != NULL_OID else None, target or None)
+def _table_ref(names: list[bytes], table: bytes, place: int) -> Ref:
+    row = len(table) // len(names)
+    at = place * row
+    kind, oid, peeled, tree = table[at], table[at + 1 : at + 21], table[at + 21 : at + 41], table[at + 41 : at + row]
+    name, _, target = names[place].partition(b"\0")
+    return Ref(name, oid, kind, _known(peeled), target or None, _known(tree))
+
+
+def _known(oid: bytes) -> bytes | None:
+    return oid if oid and oid != NULL_OID else None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pack.advertisement import AdvertisedRef
-from pack.errors import IncompleteHistory
+from pack.errors import IncompleteHistory, WrongType
 from pack.objects import BLOB, COMMIT, TAG, TREE
 from pack.view import Ref, View
 from storage.connectivity import Arrived, Checked, check
@@ -27,6 +27,13 @@ def advertised(view: View) -> list[AdvertisedRef]:
     return [AdvertisedRef(ref.name, ref.oid, None, ref.symref_target) for ref in view.refs.iterate()]
 
 
+def tree_of(view: View, oid: bytes) -> bytes | None:
+    try:
+        return view.tree_of(oid)
+    except WrongType:
+        return None
+
+
 @pytest.mark.parametrize("generator", sorted(GENERATORS))
 @pytest.mark.parametrize("walked", [False, True])
 def test_whole_repositories_pass(repositories: Generated, generator: str, walked: bool) -> None:
@@ -39,7 +46,8 @@ def test_whole_repositories_pass(repositories: Generated, generator: str, walked
         head_target=view.refs.head_target,
         head_oid=head.oid if head else None,
     )
-    assert checked.refs == list(view.refs.iterate())
+    assert checked.refs == [ref._replace(tree=tree_of(view, ref.oid)) for ref in view.refs.iterate()]
+    assert checked.head.tree == (tree_of(view, head.oid) if head else None)
     assert checked.head.target == view.refs.head_target
     assert checked.head.oid == (head.oid if head else None)
     assert checked.closed is (not walked)

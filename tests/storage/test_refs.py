@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from pack.errors import CorruptData, UpstreamProtocol
 from pack.objects import COMMIT, TAG
 from pack.view import Ref
-from storage.manifest import CHANGES_MAX, Head, Manifest, RefChange
+from storage.manifest import CHANGES_MAX, Head, Manifest, RefChange, RefsRecord
 from storage.refs import INDEX_BYTES_MAX, RefsReader, RefsTable, changes_between, valid_name
 from tests.support.git import run
 
@@ -52,6 +53,7 @@ REF = st.builds(
     st.sampled_from([COMMIT, TAG]),
     st.sampled_from([None, OIDS[0]]),
     st.sampled_from([None, b"refs/heads/main"]),
+    st.sampled_from([None, OIDS[1]]),
 )
 REFS = st.dictionaries(NAME, REF, max_size=30).map(
     lambda found: sorted(ref._replace(name=name) for name, ref in found.items())
@@ -194,3 +196,21 @@ def test_names_that_no_ref_has_are_refused(name: bytes) -> None:
 def test_a_name_that_comes_twice_is_refused() -> None:
     with pytest.raises(UpstreamProtocol, match="twice"):
         RefsTable([Ref(b"refs/heads/a", oid, COMMIT, None, None) for oid in OIDS[:2]])
+
+
+def test_tables_without_trees_are_read() -> None:
+    """Those that were written before trees were in them."""
+    refs = [ref._replace(tree=None) for ref in many(700)]
+    data = b""
+    blocks = []
+    table = RefsTable(refs)
+    for separator, offset, length, _ in table.record.blocks:
+        block = table.data[offset : offset + length]
+        end = 4 + int.from_bytes(block[:4], "big")
+        old = block[:end] + b"".join(block[at : at + 41] for at in range(end, length, 61))
+        blocks.append((separator, len(data), len(old), zlib.crc32(old)))
+        data += old
+    record = RefsRecord(table.record.key, table.record.count, len(data), tuple(blocks))
+    read = RefsReader(record, {}, Head(), lambda offset, length: data[offset : offset + length])
+    assert list(read.iterate()) == refs
+    assert read.get(refs[350].name) == refs[350]
