@@ -16,10 +16,12 @@ from urllib.parse import urlsplit
 from pydantic import ByteSize, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from pack.errors import BadParameter
 from pack.limits import Limits
+from storage import s3place
 
 PREFIX = "PACKHOUSE_"
-STORE_SCHEMES = ("file",)
+STORE_SCHEMES = ("file", "s3")
 HOME = Path(".packhouse")
 
 
@@ -36,7 +38,9 @@ class Settings(BaseSettings):
     port: int = Field(8750, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     workers: int = Field(1, ge=1, le=256, description="serving processes")
 
-    store: str = Field("", description="where repositories live: file:///path, or a plain path")
+    store: str = Field(
+        "", description="where repositories live: file:///path, a plain path, or s3://bucket/prefix?endpoint=…"
+    )
     cache_dir: Path = Field(HOME / "cache", description="local folder of the node's cache")
     cache_bytes: ByteSize = Field(ByteSize(8 << 30), ge=1 << 20, description="budget of the cache folder")
     object_cache_bytes: ByteSize = Field(
@@ -97,7 +101,12 @@ class Settings(BaseSettings):
         if not separator:
             return Path(value.removeprefix("file:")).expanduser().absolute().as_uri()
         if scheme not in STORE_SCHEMES:
-            raise ValueError(f"the scheme {scheme}:// is not supported, use file:///path")
+            raise ValueError(f"the scheme {scheme}:// is not supported, use file:///path or s3://bucket/prefix")
+        if scheme == "s3":
+            try:
+                return s3place.parse(value).url
+            except BadParameter as error:
+                raise ValueError(error.detail) from None
         parts = urlsplit(value)
         if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
             raise ValueError("a file store is written file:///absolute/path, with three slashes")
@@ -181,5 +190,7 @@ def load(**given: Any) -> Settings:
         name = str(first["loc"][0]) if first["loc"] else ""
         label = f"--{name.replace('_', '-')}" if name in options else PREFIX + name.upper()
         reason = str(first["msg"]).removeprefix("Value error, ")
-        shown = "" if name == "secret_key" else f" ({first['input']!r})"
+        # What is wrong with the URL of a store may be that secrets stand in it.
+        hidden = name == "secret_key" or (name == "store" and "://" in str(first["input"]))
+        shown = "" if hidden else f" ({first['input']!r})"
         raise SettingsError(" ".join(f"{label}: {reason}{shown}".split())) from None
