@@ -446,22 +446,84 @@ async def test_a_damaged_repository_is_left_alone(backend: Backend, history: His
     assert await stored(backend) == await named(backend)
 
 
+async def test_a_collector_that_slept_deletes_nothing_that_is_needed(
+    backend: Backend, history: History, tmp_path: Path
+) -> None:
+    """It wakes up with its list of what is to be deleted when everything has changed."""
+    await begin(backend)
+    await grow(backend, history, [0, 10, 20, 30])
+    await upload(backend, history, 30, 40)
+    await compact(backend, OWNER, NAME, whole=True)
+
+    class Sleepy:
+        slept = 0
+        deleted: list[str] = []  # noqa: RUF012
+
+        async def delete(self, key: str) -> None:
+            if not self.slept:
+                self.slept = 1
+                await grow(backend, history, [30, 35, 40, 45])
+                await compact(backend, OWNER, NAME, whole=True)
+                await collect(backend)
+                await publish.delete(backend, OWNER, NAME)
+                await register(backend)
+                await grow(backend, history, [0, 30, 40, 50])
+                await collect(backend)
+            self.deleted.append(key)
+            await backend.delete(key)
+
+        async def put(self, key: str, data: bytes) -> None:
+            await backend.put(key, data)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(backend, name)
+
+    sleepy: Any = Sleepy()
+    clock: Any = Later(await Clock.read(backend), 2.0)
+    report = await gc.collect(sleepy, OWNER, NAME, clock, NOW)
+    assert report.files == len(sleepy.deleted) == 8
+    assert commits(await exported(backend, tmp_path)) == 50
+    await collect(backend)
+    assert await stored(backend) == await named(backend)
+
+
+async def test_a_compaction_that_slept_loses(backend: Backend, history: History, tmp_path: Path) -> None:
+    """gc has taken its pack for an orphan, or the packs that it was made of are retired."""
+    await begin(backend)
+    await grow(backend, history, [0, 10, 20, 30])
+
+    class Sleepy:
+        slept = False
+
+        def __init__(self, *steps: Any) -> None:
+            self.steps = steps
+
+        async def create(self, key: str, data: bytes) -> bool:
+            if "/generations/" in key and not self.slept:
+                self.slept = True
+                for step in self.steps:
+                    await step()
+            return await backend.create(key, data)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(backend, name)
+
+    taken: Any = Sleepy(lambda: collect(backend))
+    assert await compact(taken, OWNER, NAME, whole=True) is None
+    assert len((await newest(backend)).packs) == 3
+    overtaken: Any = Sleepy(
+        lambda: sync(backend, history, 30, 40),
+        lambda: compact(backend, OWNER, NAME, whole=True),
+        lambda: collect(backend),
+    )
+    assert await compact(overtaken, OWNER, NAME, whole=True) is None
+    assert len((await newest(backend)).packs) == 1
+    assert commits(await exported(backend, tmp_path)) == 40
+    await collect(backend)
+    assert await stored(backend) == await named(backend)
+
+
 # All at once
-
-
-class Guarded:
-    """A backend that tells when something is deleted that the newest generation names."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.deleted: list[str] = []
-
-    async def delete(self, key: str) -> None:
-        self.deleted.append(key)
-        await self.backend.delete(key)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.backend, name)
 
 
 async def test_collecting_while_others_write(backend: Backend, history: History, tmp_path: Path) -> None:
