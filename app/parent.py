@@ -17,6 +17,8 @@ from typing import Any
 from pack.errors import Cancelled
 
 LENGTH = struct.Struct("<I")
+PATIENCE = 60.0
+"""Seconds that a message may wait for a parent that does not read."""
 
 
 class Parent:
@@ -24,6 +26,8 @@ class Parent:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        # An event loop makes the socket non-blocking behind Python's back; with a timeout, calls wait all the same.
+        sock.settimeout(PATIENCE)
         self.cancelled = False
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
@@ -46,7 +50,9 @@ class Parent:
 
     async def word(self) -> bytes:
         """The next byte from the parent, empty when it is gone."""
-        return await asyncio.to_thread(self.sock.recv, 1)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return await asyncio.to_thread(self.sock.recv, 1)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
