@@ -57,7 +57,7 @@ class Service:
             queue=settings.read_queue,
             lifetime=settings.read_max,
             max_bytes=settings.worker_bytes,
-            prepare=("storage.views:configure", {"object_cache_bytes": int(settings.object_cache_bytes)}),
+            prepare=("storage.views:configure", _prepared(settings, self.backend.url)),
             on_wants=self.sidecars.take,
         )
         self.jobs = Jobs(self.backend, settings, deriving=self.sidecars.turn)
@@ -97,6 +97,14 @@ async def _tidy(supplier: Supplier) -> None:
     while True:
         await supplier.tidy()
         await asyncio.sleep(TIDY_SECONDS)
+
+
+def _prepared(settings: Settings, store: str) -> dict[str, Any]:
+    """What read workers are told when they start."""
+    return {
+        "object_cache_bytes": int(settings.object_cache_bytes),
+        "kept": (str(settings.cache_dir), store, int(settings.cache_bytes)),
+    }
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

@@ -24,8 +24,9 @@ from pack.limits import Limits
 from pack.needs import Needs
 from pack.reader import ObjectCache, Objects, PackFile
 from pack.view import View
-from storage import cache, descriptors, layout
+from storage import cache, descriptors, layout, shelf
 from storage.backend import Backend
+from storage.cache import Place
 from storage.graphs import Graphs, Opener
 from storage.manifest import Manifest, PackRecord, RefsRecord, packs_from_rows
 from storage.objects import CachedObjects, NoObjects, Unopened
@@ -53,9 +54,16 @@ _glances: OrderedDict[_Key, View] = OrderedDict()
 _repositories: OrderedDict[tuple[str, str, str], _Repository] = OrderedDict()
 
 
-def configure(*, object_cache_bytes: int) -> None:
-    """Set the size of the process's cache of objects, and forget what was opened."""
+def configure(*, object_cache_bytes: int, kept: tuple[str, str, int] | None = None) -> None:
+    """Set the size of the process's cache of objects, and forget what was opened.
+
+    `kept` says where it may keep derived files: the cache's folder, the store's URL, the cache's budget in bytes.
+    """
     global _cache
+    if kept is None:
+        shelf.configure(None)
+    else:
+        shelf.configure(Place(kept[0]), kept[1], kept[2])
     with _lock:
         _cache = ObjectCache(object_cache_bytes)
         forget()

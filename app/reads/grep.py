@@ -72,7 +72,7 @@ def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position
 
 def _segments(view: View, tree: bytes, scope: Scope, place: list[int] | None) -> Iterator[Segment]:
     texts = texts_of(view, tree, scope.prefix)
-    if texts.complete or scope.whole:
+    if scope.whole or texts.at_hand(view):
         return texts.segments(view, place)
     return segments(
         view, tree, prefix=scope.prefix, enter=scope.enter, want=scope.want, after=place, include=place is not None
