@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import orjson
 import pytest
 
 from tests.parity.test_http import files_of, head_of, sample
+from tests.support.cases import Cases
 from tests.support.generate import NAMES, Repositories
 from tests.support.git import git
 from tests.support.service import Repo, Running, bring
@@ -81,17 +83,62 @@ def told(repo: Repo, where: str, kind: str, params: dict[str, Any]) -> tuple[int
 def test_the_same_answers(
     running: Running, repositories: Repositories, upstream: Callable[..., Upstream], name: str
 ) -> None:
-    path = repositories[name]
+    compare(running, repositories[name], name, upstream)
+
+
+@pytest.mark.parametrize("name", [f"h{number:02}" for number in range(1, 25) if number != 9])
+def test_the_same_answers_about_handed_cases(
+    running: Running, cases: Cases, upstream: Callable[..., Upstream], name: str
+) -> None:
+    for repository, path in cases[name].repos.items():
+        compare(running, path, repository, upstream)
+
+
+@pytest.mark.parametrize("name", ["history", "merges", "tags", "names", "clocks", "idents", "texts"])
+def test_the_same_answers_after_growing(
+    running: Running,
+    repositories: Repositories,
+    upstream: Callable[..., Upstream],
+    tmp_path: Path,
+    name: str,
+) -> None:
+    """The upstream grows, moves back, loses and changes refs between the first fetch and the last."""
+    path = Path(shutil.copytree(repositories[name], tmp_path / f"{name}.git"))
+    wanted = git(path, "for-each-ref", "--format=%(refname) %(objectname) %(symref)").decode().splitlines()
+    refs = {row.split()[0]: row.split()[1] for row in wanted if len(row.split()) == 2}
+    url = upstream(tmp_path).repo(name)
+    fetched = running.repo(f"{name}-grown")
+    commits = git(path, "rev-list", "--topo-order", "main").decode().split()
+    generations = []
+    for step in range(3):
+        # Older and older ends first, then newer ones; refs come and go; one is not a descendant of what it was.
+        tip = commits[-1 - step * (len(commits) // 4)]
+        for number, ref in enumerate(sorted(refs)):
+            if number % 3 == step:
+                git(path, "update-ref", "-d", ref)
+            else:
+                git(path, "update-ref", ref, tip if number % 2 else commits[len(commits) // 2])
+        operation = fetched.put(url) if step == 0 else fetched.sync()
+        assert operation["state"] == "succeeded", operation["error"]
+        generations.append(operation["generation"])
+    assert generations == sorted(generations) and len(set(generations)) > 1
+    for ref, oid in refs.items():
+        git(path, "update-ref", ref, oid)
+    compare(running, path, f"{name}-grown", upstream, url)
+
+
+def compare(running: Running, path: Path, name: str, upstream: Callable[..., Upstream], url: str | None = None) -> None:
+    """Bring the repository both ways and ask both; with `url` it is one that was fetched from there before."""
     bring(running.store, f"{name}-local", path)
-    local, fetched = running.repo(f"{name}-local"), running.repo(f"{name}-fetched")
-    operation = fetched.put(upstream(path.parent).repo(name))
+    local, fetched = running.repo(f"{name}-local"), running.repo(name if url else f"{name}-fetched")
+    operation = fetched.sync() if url else fetched.put(upstream(path.parent).repo(name))
     assert operation["state"] == "succeeded", operation["error"]
     asked = 0
     for where, kind, params in questions(path, name):
         mine, theirs = told(fetched, where, kind, params), told(local, where, kind, params)
         assert mine == theirs, (where, params)
         asked += mine[0] == 200
-    assert asked > (0 if name == "empty" else 20)
+    assert asked > (0 if name in ("empty", "h12a") else 12)
     documents = [repo.client.get(repo.base).json() for repo in (local, fetched)]
     for key in ("state", "default_branch", "refs", "object_format"):
         assert documents[0][key] == documents[1][key]
