@@ -2,6 +2,7 @@
 
     {folder}/data/{store}/{owner}/{name}@{registration}/{file}                 a whole file
                                                         {file}.blocks/{n}      block n of a larger one
+                                                        {file}.absent          the store had none just now
     {folder}/spool/{random}                                                    what is being written
     {folder}/evicting                                                          locked by whoever makes room
 
@@ -69,6 +70,11 @@ class Piece(NamedTuple):
 def whole_path(shelf: str, name: str) -> str:
     """Where the file that is `name` in its repository lies as a whole."""
     return f"{shelf}/{name.rpartition('/')[2]}"
+
+
+def absent_path(shelf: str, name: str) -> str:
+    """A file that says, by its mtime, when the store was seen without the file `name`."""
+    return f"{whole_path(shelf, name)}.absent"
 
 
 def blocks_path(shelf: str, name: str) -> str:

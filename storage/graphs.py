@@ -46,8 +46,17 @@ class Graphs:
         if not self._graphs:
             self._layers.clear()
 
+    def spoil(self, derived: bytes) -> None:
+        """As `drop`, for one that is damaged: a copy in a cache goes with it."""
+        for layer in {derived, *self._layers}:
+            self._source.distrust(key_of(KIND, VERSION, layer))
+        self.drop(derived)
+
     def is_there(self, derived: bytes) -> bool:
-        return self._source.probe(key_of(KIND, VERSION, derived)) is not None
+        return not self._source.is_gone(key_of(KIND, VERSION, derived))
+
+    def at_hand(self, derived: bytes) -> bool:
+        return self._source.at_hand(key_of(KIND, VERSION, derived))
 
     def _open(self, derived: bytes, lost: Callable[[str], None]) -> Graph:
         chain: list[tuple[Sidecar, Layer]] = []
@@ -87,7 +96,7 @@ class Opener:
         if self._whole and self._graph is not None and self._graph.damage is not None:
             # Its columns are good: it stays until there is another one.
             self._whole, self._looked = False, now
-            self._graphs.drop(self._derived)
+            self._graphs.spoil(self._derived)
         if now - self._looked >= _LOOK_SECONDS and self._names:
             if not self._whole:
                 self._look()
@@ -104,14 +113,18 @@ class Opener:
         except MissingSidecar:
             want(self._handle, KIND, self._derived)
         except BadSidecar as error:
+            self._graphs.spoil(self._derived)
             want(self._handle, KIND, self._derived, error.detail)
         if self._graph is None:
             self._graph = self._earlier()
 
     def _earlier(self) -> Graph | None:
         for count in range(len(self._names) - 1, max(0, len(self._names) - 1 - _TRIES), -1):
+            earlier = made_from(self._names[:count])
+            if not self._graphs.at_hand(earlier):
+                continue
             try:
-                return self._graphs.get(made_from(self._names[:count]), _ignore)
+                return self._graphs.get(earlier, _ignore)
             except (MissingSidecar, BadSidecar):
                 continue
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +19,9 @@ from pack.source import Need
 from storage import cache, descriptors
 from storage.cache import Place
 from storage.descriptors import File
+
+ABSENT_SECONDS = 5.0
+"""For so long a file that need not be there is not asked for again."""
 
 log = logging.getLogger("packhouse.cache")
 
@@ -38,7 +42,15 @@ class RepositorySource(Protocol):
         ...
 
     def probe(self, name: str) -> int | None:
-        """Bytes of a file that need not be there, as it is now; None where it is not."""
+        """Bytes of a file that need not be there, as it is now; None where it is not. Need."""
+        ...
+
+    def at_hand(self, name: str) -> bool:
+        """Whether a file that need not be there is, without asking a distant store."""
+        ...
+
+    def is_gone(self, name: str) -> bool:
+        """Whether a file that was there is no longer, as far as that costs nothing to tell."""
         ...
 
     def reopen(self, name: str) -> None:
@@ -65,6 +77,12 @@ class LocalSource:
             return None
         except OSError as error:
             raise _refused(name, error) from error
+
+    def at_hand(self, name: str) -> bool:
+        return True
+
+    def is_gone(self, name: str) -> bool:
+        return self.probe(name) is None
 
     def reopen(self, name: str) -> None:
         descriptors.forget(f"{self._folder}/{name}")
@@ -153,11 +171,34 @@ class CachedSource:
         return any(found)
 
     def probe(self, name: str) -> int | None:
-        """Sidecars are not brought to the cache yet."""
-        return None
+        size = self._size_of(name)
+        if size is None and not self._is_absent(name):
+            raise Need([(name, 0, 0)])
+        return size
+
+    def at_hand(self, name: str) -> bool:
+        return self._size_of(name) is not None
+
+    def is_gone(self, name: str) -> bool:
+        return False  # it serves on, whatever became of it in the store
 
     def reopen(self, name: str) -> None:
-        return None
+        descriptors.forget(cache.whole_path(self.shelf, name))
+
+    def _size_of(self, name: str) -> int | None:
+        """Bytes of a whole file that is here."""
+        with contextlib.suppress(OSError):
+            return os.stat(cache.whole_path(self.shelf, name)).st_size  # noqa: PTH116
+        kept = cache.pieces.get(self.shelf, name, -1)
+        return len(kept) if kept else None
+
+    def _is_absent(self, name: str) -> bool:
+        """Whether the store was seen without it just now."""
+        if cache.pieces.get(self.shelf, name, -1) is not None:
+            return True
+        with contextlib.suppress(OSError):
+            return time.time() - os.stat(cache.absent_path(self.shelf, name)).st_mtime < ABSENT_SECONDS  # noqa: PTH116
+        return False
 
     def _of_whole(self, name: str, offset: int, length: int) -> bytes | None:
         data = self._pread(cache.whole_path(self.shelf, name), self._sizes[name], offset, length)

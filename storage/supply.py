@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from pack.errors import CorruptData, PackhouseError, StoreUnavailable
 from pack.source import Need
 from storage import cache, layout, metered, views
-from storage.backend import Backend
+from storage.backend import Backend, NotThere
 from storage.cache import Piece, Place
 from storage.evict import Evictor
 from storage.wanted import File, Sizes, Span, Want, files_of, spans_of, total_of, want
@@ -115,7 +115,9 @@ class Supplier:
         pieces: list[Piece] = []
         for each in wanted:
             file = _File(each.file, prefix + each.file.name, shelf)
-            if each.whole:
+            if each.file.kind == "sidecar":
+                self._plan_sidecar(file, hand, tasks)
+            elif each.whole:
                 self._plan_whole(file, hand, tasks, pieces)
             else:
                 self._plan_blocks(file, each, turn, hand, tasks, pieces)
@@ -166,6 +168,13 @@ class Supplier:
             tasks.append(flying)
         elif hand or not cache.has(cache.whole_path(file.shelf, file.name), file.file.size):
             tasks.append(self._fly(file, (-1,), self._bring_whole(file, hand)))
+
+    def _plan_sidecar(self, file: _File, hand: bool, tasks: list[asyncio.Task[tuple[Piece, ...]]]) -> None:
+        flying = self._flying.get((file.shelf, file.name, -1))
+        if flying is not None and not hand:
+            tasks.append(flying)
+        elif hand or not cache.has(cache.whole_path(file.shelf, file.name), None):
+            tasks.append(self._fly(file, (-1,), self._bring_sidecar(file, hand)))
 
     def _plan_blocks(
         self,
@@ -227,6 +236,23 @@ class Supplier:
         stored = await self._in_thread(self._store, cache.whole_path(file.shelf, file.name), (data,), len(data))
         self._make_room()
         return () if stored and not hand else (file.piece(-1, data),)
+
+    async def _bring_sidecar(self, file: _File, hand: bool) -> tuple[Piece, ...]:
+        """A file that need not be there, and whose size nobody knows."""
+        data = b""
+        path = cache.whole_path(file.shelf, file.name)
+        with contextlib.suppress(NotThere):
+            async with self._room.taken(self.sizes.request), self._requests:
+                data = await self.backend.read(file.key, 0, self.sizes.request)
+                while len(data) % self.sizes.request == 0 and data:
+                    data += (more := await self.backend.read(file.key, len(data), self.sizes.request))
+                    if not more:
+                        break
+        if not data:
+            path = cache.absent_path(file.shelf, file.name)
+        stored = await self._in_thread(self._store, path, (data,), len(data))
+        self._make_room()
+        return () if stored and not (hand and data) else (file.piece(-1, data),)
 
     async def _bring_blocks(self, file: _File, span: Span, hand: bool) -> tuple[Piece, ...]:
         data = memoryview(await self._read(file, span.offset, span.length))
