@@ -9,6 +9,7 @@ from pathlib import Path
 from app import names, sample
 from app.bar import Bar, size
 from app.building import build
+from app.housekeeping import join
 from app.ingest import Outcome, ingest
 from app.ingestion import Order
 from app.ingestion import run as run_order
@@ -76,6 +77,7 @@ async def bring(settings: Settings, target: str, called: tuple[str, str] | None,
             outcome = await run_order(backend, order, meter, supplier=supplier)
         _tell(named, outcome, time.monotonic() - begun)
         # It can be read already; this makes it quick.
+        await join(backend, supplier, settings, named.owner, named.name)
         await build(backend, supplier, named.owner, named.name)
     finally:
         if supplier is not None:

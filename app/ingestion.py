@@ -2,8 +2,8 @@
 
 It tells its parent ("progress", Progress), ("note", text of the upstream), ("done", Outcome), ("failed",
 PackhouseError). The parent sends a single byte to cancel; when it is gone, so is the ingest: nobody would renew the
-operation's lease. After "done" the process waits for the byte GO, and then makes the sidecars of what it has published;
-any other byte ends it.
+operation's lease. After "done" the process waits for the byte GO, and then joins small packs and makes the sidecars of
+what it has published; any other byte ends it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from app.fetch.client import Upstream
 from app.fetch.credentials import Credential, Vault
 from app.fetch.guard import Policy
 from app.fetch.timeouts import Timeouts
+from app.housekeeping import join
 from app.ingest import Outcome, ingest
 from app.parent import Parent
 from app.parent import run as run_process
@@ -147,8 +148,9 @@ async def _main(order: Order, parent: Parent) -> None:
 
 
 async def _derive(order: Order, backend: Backend, supplier: Supplier | None, parent: Parent) -> None:
-    """Make the sidecars of what was published. Where that fails, reads will ask for them."""
+    """Join packs where they are many, and make the sidecars of what is published. Where that fails, reads will ask."""
     try:
+        await join(backend, supplier, order.settings, order.owner, order.name, parent.check)
         await build(backend, supplier, order.owner, order.name, check=parent.check)
     except PackhouseError as error:
         if not parent.cancelled:
