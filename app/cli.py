@@ -29,7 +29,9 @@ app = typer.Typer(
 )
 
 Target = Annotated[str, typer.Argument(metavar="URL|PATH", help="An http(s) URL, or the path of a repository.")]
-Store = Annotated[str | None, typer.Option(help="Where repositories live: file:///path, or a path.")]
+Store = Annotated[
+    str | None, typer.Option(help="Where repositories live: file:///path, a path, or s3://bucket/prefix?endpoint=…")
+]
 CacheDir = Annotated[str | None, typer.Option(help="Folder of the node's cache.")]
 Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
 Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")]
@@ -125,12 +127,9 @@ def ingest(
 def export(repository: Repo, directory: Path, store: Store = None) -> None:
     """Write a repository of the store as a bare git repository."""
     with _told():
-        from storage.export import export as write
-        from storage.open import open_backend
-
         owner, name = names.parse(repository)
-        manifest = _run(write(open_backend(load(store=store).store), owner, name, directory))
-        print(f"generation {manifest.number} of {owner}/{name} is in {directory}")
+        generation = _run(_export(load(store=store), owner, name, directory))
+        print(f"generation {generation} of {owner}/{name} is in {directory}")
 
 
 @app.command()
@@ -265,25 +264,33 @@ async def _rebuild(settings: Settings, only: tuple[str, str] | None) -> None:
         await backend.close()
 
 
+async def _export(settings: Settings, owner: str, name: str, directory: Path) -> int:
+    from storage.export import export as write
+    from storage.open import opened
+
+    async with opened(settings.store) as backend:
+        return (await write(backend, owner, name, directory)).number
+
+
 async def _fsck(settings: Settings, only: tuple[str, str] | None) -> bool:
     from storage.fsck import fsck as check
-    from storage.open import open_backend
+    from storage.open import opened
     from storage.repository import Repositories
 
-    backend = open_backend(settings.store)
-    stored = Repositories(backend).list()
-    found = [only] if only is not None else [(owner, name) async for owner, name, _ in stored]
     good = True
-    for owner, name in found:
-        report = await check(backend, owner, name)
-        good &= report.ok
-        state = "good" if report.ok else f"{len(report.findings)} findings"
-        print(
-            f"{owner}/{name}: {state} (generation {report.generation}, {report.packs} packs, "
-            f"{report.objects} objects, {report.refs} refs)"
-        )
-        for finding in report.findings:
-            print(f"  {finding.code} {finding.where}: {finding.detail}")
+    async with opened(settings.store) as backend:
+        stored = Repositories(backend).list()
+        found = [only] if only is not None else [(owner, name) async for owner, name, _ in stored]
+        for owner, name in found:
+            report = await check(backend, owner, name)
+            good &= report.ok
+            state = "good" if report.ok else f"{len(report.findings)} findings"
+            print(
+                f"{owner}/{name}: {state} (generation {report.generation}, {report.packs} packs, "
+                f"{report.objects} objects, {report.refs} refs)"
+            )
+            for finding in report.findings:
+                print(f"  {finding.code} {finding.where}: {finding.detail}")
     return good
 
 

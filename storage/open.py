@@ -8,6 +8,8 @@ s3://bucket/prefix?…         a bucket of an S3 server (`storage.s3place`)
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -41,6 +43,16 @@ def open_backend(url: str, spool: Path | None = None) -> Backend:
     raise BadParameter(
         f"There is no kind of store named {scheme!r}; there are file:///path and s3://bucket.", parameter="store"
     )
+
+
+@asynccontextmanager
+async def opened(url: str, spool: Path | None = None) -> AsyncIterator[Backend]:
+    """As `open_backend`, and closed in the end."""
+    backend = open_backend(url, spool)
+    try:
+        yield backend
+    finally:
+        await backend.close()
 
 
 async def prepare(backend: Backend) -> None:
