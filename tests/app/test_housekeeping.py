@@ -223,7 +223,7 @@ def test_a_service_joins_after_syncs(
 
         with ThreadPoolExecutor() as pool:
             readers = [pool.submit(read) for _ in range(3)]
-            for number in range(60, 75):
+            for number in range(60, 69):
                 grow(project, number)
                 assert repo.sync()["state"] == "succeeded"
                 acknowledged[0] = number - 60 + 4
