@@ -100,13 +100,13 @@ async def collect(
         if only is None:
             operations = await tidy.forget_operations(backend, clock, left, dry_run=dry_run)
             if operations:
-                tell(f"{operations} old operations {'would be ' if dry_run else ''}forgotten")
+                tell(f"{_many(operations, 'old operation')} {'would be ' if dry_run else ''}forgotten")
         if not dry_run:
             swept = await tidy.sweep(backend, clock, left, only)
             if swept:
-                tell(f"{swept} unfinished writes removed")
+                tell(f"{_many(swept, 'unfinished write')} removed")
         if only is None:
-            tell(f"{count} repositories: {_what(total, dry_run)}")
+            tell(f"{_many(count, 'repository', 'repositories')}: {_what(total, dry_run)}")
         elif not count:
             tell(f"there is no repository {only[0]}/{only[1]}")
             good = False
@@ -134,6 +134,10 @@ def _what(report: Collected, dry_run: bool) -> str:
     would = "would be " if dry_run else ""
     orphans = f", {report.orphans} of them left by crashes" if report.orphans else ""
     return (
-        f"{report.retired} generations {would}retired, {report.packs} packs in {report.files} files "
-        f"({size(report.bytes)}) {would}deleted{orphans}"
+        f"{_many(report.retired, 'generation')} {would}retired, {_many(report.packs, 'pack')} in "
+        f"{_many(report.files, 'file')} ({size(report.bytes)}) {would}deleted{orphans}"
     )
+
+
+def _many(count: int, one: str, more: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else more or one + 's'}"

@@ -122,7 +122,7 @@ async def test_deleted_repositories_are_collected(project: Plumbing, home: House
     await home.ingest()
     await publish.delete(home.backend, OWNER, NAME)
     said = packhouse("gc", "--grace", "0", "--store", str(home.root), cwd=tmp_path).stdout
-    assert "2 generations retired, 1 packs in 2 files" in said
+    assert "2 generations retired, 1 pack in 2 files" in said
     assert packs(home) == 0
 
 
