@@ -22,7 +22,7 @@ import secrets
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -100,11 +100,11 @@ class Supplier:
         self._make_room()
 
     async def supply(
-        self, handle: Handle, ranges: Sequence[_Range], turn: int = 0, *, hand: bool = False
+        self, handle: Handle, ranges: Sequence[_Range], turns: Mapping[str, int] | None = None, *, hand: bool = False
     ) -> tuple[Piece, ...]:
         """Bring these (file, offset, length) to the cache; what it could not take is returned.
 
-        `turn` counts the calls for one read, and makes ranges larger. `hand` returns all, whatever the cache took.
+        `turns` counts the calls for one read by file, and makes ranges larger. `hand` returns all, whatever the cache took.
         StoreUnavailable; CorruptData where the store lacks what the manifest names.
         """
         shelf = self.place.shelf(handle.store, handle.namespace)
@@ -120,7 +120,7 @@ class Supplier:
             elif each.whole:
                 self._plan_whole(file, hand, tasks, pieces)
             else:
-                self._plan_blocks(file, each, turn, hand, tasks, pieces)
+                self._plan_blocks(file, each, (turns or {}).get(file.name, 0), hand, tasks, pieces)
         for brought in await asyncio.gather(*map(asyncio.shield, dict.fromkeys(tasks))):
             pieces += brought
         return tuple(pieces)
@@ -402,7 +402,7 @@ class Errand:
     def __init__(self, supplier: Supplier | None, handle: Handle) -> None:
         self._supplier = supplier
         self.handle = handle
-        self._turn = 0
+        self._turns: Counter[str] = Counter()
         self._seen: Counter[_Range] = Counter()
         self._held = 0
 
@@ -419,8 +419,8 @@ class Errand:
         if asked > 3 or self._held > _HELD_BYTES:
             raise StoreUnavailable("The cache of this node is too small or broken for this read.", operation="cache")
         # What was brought and is missing again did not stay long enough: it is handed over.
-        pieces = await self._supplier.supply(self.handle, need.ranges, self._turn, hand=asked > 1)
-        self._turn += 1
+        pieces = await self._supplier.supply(self.handle, need.ranges, self._turns, hand=asked > 1)
+        self._turns.update({name for name, _, _ in need.ranges})
         if pieces:
             self._held += sum(len(piece.data) for piece in pieces)
             cache.pieces.add(pieces)

@@ -81,7 +81,7 @@ def files_of(manifest: Manifest) -> dict[str, File]:
         files[index] = File(index, "index", None, record.checksum)
     if manifest.refs is not None:
         key = manifest.refs.key
-        files[key] = File(key, "refs", manifest.refs.size, key.rpartition("-")[2].encode())
+        files[key] = File(key, "refs", manifest.refs.size, key.partition("refs-")[2][:40].encode())
     return files
 
 

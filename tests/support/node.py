@@ -76,9 +76,8 @@ class Node:
             known.asked -= self.service.repositories.settings.freshness
 
     async def ask(self, name: str, path: str, /, accept: str = "application/json", **params: Any) -> httpx.Response:
-        return await self.client.get(
-            f"/v1/repos/{OWNER}/{name}{path}?{query(params)}", headers={"Accept": accept} | params.pop("headers", {})
-        )
+        headers = {"Accept": accept} | params.pop("headers", {})
+        return await self.client.get(f"/v1/repos/{OWNER}/{name}{path}?{query(params)}", headers=headers)
 
     async def get(self, name: str, path: str, /, accept: str = "application/json", **params: Any) -> httpx.Response:
         """An answer that must be 200."""
