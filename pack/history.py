@@ -79,6 +79,7 @@ class History:
         columns = _columns_of(view.namespace, graph)
         self.view = view
         self.graph = graph
+        self.columns = columns
         self.times = columns.times
         self.parents = columns.parents
         self.levels = columns.levels

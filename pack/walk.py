@@ -11,8 +11,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from pack.errors import CursorExpired
 from pack.history import History
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pack.view import View
 
 MAX_FRONTIER: Final = 32
+CHUNK: Final = 256
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,13 @@ class Query:
         return bool(self.hidden) or self.order != DEFAULT
 
 
+class Ahead(NamedTuple):
+    """Where a walk in the default order stands: the time of the oldest commit taken, and the queue of those met."""
+
+    oldest: int
+    queue: list[tuple[int, int, int]]
+
+
 class _Feed(Protocol):
     """Commits in walking order, before filters."""
 
@@ -57,7 +67,7 @@ class _Feed(Protocol):
     treesame: bool  # of the last one
 
     def take(self) -> int | None: ...
-    def frontier(self) -> dict[str, Any]: ...
+    def frontier(self) -> Ahead | None: ...
 
 
 class _Listed:
@@ -96,8 +106,8 @@ class _Listed:
         self.taken = min(count, len(self._rows))
         return self._rows[count - 1] if 0 < count <= len(self._rows) else None
 
-    def frontier(self) -> dict[str, Any]:
-        return {}
+    def frontier(self) -> None:
+        return None
 
 
 class _Rows:
@@ -186,6 +196,17 @@ class _Scan:
         self.taken += 1
         return n
 
+    def some(self, count: int) -> list[int]:
+        """Take up to `count` commits; none are left where there are fewer."""
+        if self._since is None:
+            found = list(islice(self._rows, count))
+            self.taken += len(found)
+            return found
+        found = []
+        while len(found) < count and (n := self.take()) is not None:
+            found.append(n)
+        return found
+
     def skip(self, count: int) -> int | None:
         """Take `count` commits; the last of them."""
         last = None
@@ -193,8 +214,8 @@ class _Scan:
             last = self.take()
         return last
 
-    def frontier(self) -> dict[str, Any]:
-        return {}
+    def frontier(self) -> None:
+        return None
 
 
 class _Frontier:
@@ -280,17 +301,17 @@ class _Frontier:
         whole.skip(self.taken)
         self.__dict__.update(whole.__dict__)
 
-    def frontier(self) -> dict[str, Any]:
+    def frontier(self) -> Ahead | None:
         if len(self._queue) > MAX_FRONTIER or self._oldest is None:
-            return {}
-        oid = self._history.oid
-        return {"oldest": self._oldest, "ahead": [oid(n).hex() for _, _, n in sorted(self._queue)]}
+            return None
+        return Ahead(self._oldest, self._queue[:])
 
 
 class Walk:
     """The commits of a query, as oids. `position` is where it stands, for `resume` of another walk of that query.
 
-    `visit` is called for every commit examined, shown or not; where it returns False the walk ends, with `cut` set.
+    `visit` is called for every commit examined, shown or not, or with a number of them; where it returns False the walk
+    ends, with `cut` set.
     `whole` says that the walk is to go on to its end.
     BadPattern where a pattern is none; CursorExpired where `resume` is no position of this query here.
     """
@@ -301,7 +322,7 @@ class Walk:
         query: Query,
         *,
         resume: dict[str, Any] | None = None,
-        visit: Callable[[], bool] | None = None,
+        visit: Callable[..., bool] | None = None,
         whole: bool = False,
     ) -> None:
         self.cut = False
@@ -335,10 +356,11 @@ class Walk:
 
     def position(self) -> dict[str, Any] | None:
         """JSON-able; None at the very beginning."""
-        if self._last is None:
-            return None
-        at = self.history.oid(self._last).hex()
-        return {"taken": self._feed.taken, "at": at, **self._feed.frontier()}
+        return self.mark()()
+
+    def mark(self) -> Callable[[], dict[str, Any] | None]:
+        """What gives the position of now, at any later time: most positions are never needed."""
+        return partial(_position, self.history, self._last, self._feed.taken, self._feed.frontier())
 
     def __iter__(self) -> Iterator[bytes]:
         return map(self.history.oid, self.numbers())
@@ -359,6 +381,33 @@ class Walk:
                 continue
             if matches is None or matches(text(n)):
                 yield n
+
+    def chunks(self, most: int = CHUNK) -> Iterator[list[int]]:
+        """As `numbers`, in lists: short ones first, for who waits, then up to `most`. `visit` is asked for a list."""
+        feed, visit, size = self._feed, self._visit, 1
+        if self._matches is not None or self._query.until is not None or not isinstance(feed, _Scan):
+            numbers = self.numbers()
+            while chunk := list(islice(numbers, size)):
+                yield chunk
+                size = min(4 * size, most)
+            return
+        while chunk := feed.some(size):
+            if visit is not None and not visit(len(chunk)):
+                feed.taken -= len(chunk)
+                self.cut = True
+                return
+            self._last = chunk[-1]
+            yield chunk
+            size = min(4 * size, most)
+
+
+def _position(history: History, last: int | None, taken: int, ahead: Ahead | None) -> dict[str, Any] | None:
+    if last is None:
+        return None
+    position = {"taken": taken, "at": history.oid(last).hex()}
+    if ahead is not None:
+        position |= {"oldest": ahead.oldest, "ahead": [history.oid(n).hex() for _, _, n in sorted(ahead.queue)]}
+    return position
 
 
 def log(

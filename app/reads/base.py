@@ -6,8 +6,9 @@ A list read is a module with
     pin(view, params) -> dict                   everything that can be refused is refused here; revisions become hex
                                                 ids; JSON-able, since cursors carry it
     rows(view, params, pin, tally, position)    yields (record, position): a JSON-ready record, or one as encoded JSON
-                                                (bytes), and the JSON-able position that continues right after it; None
-                                                starts at the top. Where `tally.whole` is set it may yield a `Batch`
+                                                (bytes), and the JSON-able position that continues right after it, or a
+                                                function that gives it at any time; None starts at the top. Where
+                                                `tally.whole` is set it may yield a `Batch`
     head(view, params, pin) -> dict             members known before the rows, `commit` among them
     tail(view, params, pin, tally) -> dict      members known only after them
 
@@ -38,7 +39,7 @@ QUIET: Final = frozenset({"binary"})
 
 class Batch(NamedTuple):
     """Many rows at once, for lists that nobody cuts: `lines` are encoded records with a newline between them,
-    `position` continues after the last one.
+    `position` continues after the last one, as that of a row.
     """
 
     lines: bytes

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from app.reads.base import Params, Row, Tally, named
+from app.reads.base import Batch, Params, Row, Rows, Tally, named
 from app.reads.commit import commit_record
+from app.reads.records import lines_of
 from app.reads.revs import commit_of
 from pack.errors import BadParameter
 from pack.follow import Follow
@@ -32,14 +33,18 @@ def head(view: View, params: Params, pin: dict[str, Any]) -> dict[str, Any]:
     return {"commit": pin["tips"][0]}
 
 
-def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Iterator[Row]:
+def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Rows:
     query = _query(params, pin)
     if params["follow"]:
         yield from _followed(view, query, tally, position)
         return
-    walk = Walk(view, query, resume=position, visit=tally.visit)
-    for oid in walk:
-        yield commit_record(oid, view.commit(oid)), walk.position()
+    walk = Walk(view, query, resume=position, visit=tally.visit, whole=tally.whole)
+    if tally.whole:
+        for numbers in walk.chunks():
+            yield Batch(b"\n".join(lines_of(walk.history, numbers)), len(numbers), walk.mark())
+    else:
+        for n in walk.numbers():
+            yield lines_of(walk.history, (n,))[0], walk.mark()
     if walk.cut:
         tally.stop(walk.position())
 

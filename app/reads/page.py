@@ -90,6 +90,11 @@ class _Run:
         return self.read.rows(self.view, self.request.params, self.pin, self.tally, self.request.position)
 
 
+def _given(position: Any) -> Any:
+    """A position as it goes into cursors."""
+    return position() if callable(position) else position
+
+
 def load(module: str) -> Any:
     return importlib.import_module(f"app.reads.{module}")
 
@@ -140,7 +145,7 @@ def page(view: View, request: Request) -> Answer:
     fields["complete"] = fields["complete"] and not more
     cursor = None
     if more:
-        cursor = seal(request.key, request.bound, Position(run.pin, last, request.handle.generation))
+        cursor = seal(request.key, request.bound, Position(run.pin, _given(last), request.handle.generation))
     document = {
         "generation": request.handle.generation,
         "commit": None,
@@ -181,7 +186,7 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
         count += number
         last = position
         if size >= BLOCK_BYTES:
-            yield Block(b"\n".join(lines) + b"\n", run.pin, last, count, commit)
+            yield Block(b"\n".join(lines) + b"\n", run.pin, _given(last), count, commit)
             lines, size = [], 0
     if not more and run.tally.resume is not None:
         more, last = True, run.tally.resume
@@ -190,7 +195,7 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
     fields["complete"] = fields["complete"] and not more
     cursor = None
     if more:
-        cursor = seal(request.key, request.bound, Position(run.pin, last, request.handle.generation))
+        cursor = seal(request.key, request.bound, Position(run.pin, _given(last), request.handle.generation))
     end = {
         "end": True,
         **fields,
@@ -200,7 +205,7 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
         **tail,
     }
     data = b"\n".join(lines) + b"\n" if lines else b""
-    yield Block(data, run.pin, last, count, commit, end)
+    yield Block(data, run.pin, _given(last), count, commit, end)
 
 
 def work_single(request: Request) -> Answer:

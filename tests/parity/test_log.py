@@ -16,6 +16,7 @@ from pack.view import View
 from tests.support.cases import Cases
 from tests.support.generate import WITH_HEAD
 from tests.support.git import git, run
+from tests.support.reads import whole
 from tests.support.repo import open_git_dir
 
 ORDER = {"default": (), "topo": ("--topo-order",), "date": ("--date-order",), "author-date": ("--author-date-order",)}
@@ -37,8 +38,8 @@ def pages(view: View, params: dict[str, Any], size: int, max_visits: int | None 
             if count == size:
                 complete = False
                 break
-            found.append(record)
-            position = orjson.loads(orjson.dumps(after))
+            found.append(orjson.loads(record) if isinstance(record, bytes) else record)
+            position = orjson.loads(orjson.dumps(after() if callable(after) else after))
         if complete and tally.resume is not None:
             assert not tally.complete
             complete, position = False, orjson.loads(orjson.dumps(tally.resume))
@@ -61,7 +62,9 @@ def test_records_are_what_git_shows(name: str, repositories: Any) -> None:
     path = repositories[name]
     view = open_git_dir(path)
     for order, flags in ORDER.items():
-        assert [told(record) for record in pages(view, asked(order=order), 7)] == shown(path, *flags, "HEAD")
+        expected = shown(path, *flags, "HEAD")
+        assert [told(record) for record in pages(view, asked(order=order), 7)] == expected
+        assert [told(record) for record in whole(LOG, view, order=order)] == expected
 
 
 @pytest.mark.parametrize("name", WITH_HEAD)

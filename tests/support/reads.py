@@ -37,7 +37,7 @@ def pages(
                 more = True
                 break
             found.append(orjson.loads(record if isinstance(record, bytes) else orjson.dumps(record)))
-            position = orjson.loads(orjson.dumps(after))
+            position = orjson.loads(orjson.dumps(after() if callable(after) else after))
         if not more and tally.resume is not None:
             assert not tally.complete
             more, position = True, orjson.loads(orjson.dumps(tally.resume))

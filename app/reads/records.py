@@ -1,0 +1,120 @@
+"""Commits of a log as encoded records: the common form read straight from its text, what was encoded kept for a while.
+
+Objects never change, so a record that was encoded once serves every later page and stream of the same history.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from app.reads.commit import commit_record
+from pack.commit import MAX_BYTES, parse_commit, subject
+
+if TYPE_CHECKING:
+    from pack.history import History
+
+KEPT_BYTES: Final = 32 << 20
+_OVERHEAD: Final = 120  # of Python's objects around one record
+_SPACE: Final = " \t\r\n"
+_HEADERS: Final = re.compile(
+    r"tree ([0-9a-f]{40})\n"
+    r"((?:parent [0-9a-f]{40}\n)*)"
+    r"author ([^<>\n]*) <([^<>\n]*)> ([0-9]{1,18}) ([+-][0-9]+)\n"
+    r"committer ([^<>\n]*) <([^<>\n]*)> ([0-9]{1,18}) ([+-][0-9]+)"
+    # Of other headers a signature alone, all its lines but the first beginning with a space.
+    r"(\ngpgsig [^\n]*(?:\n [^\n]*)*)?"
+)
+
+
+def commit_line(oid: bytes, data: bytes) -> bytes:
+    """The record of a commit object as JSON, the same as `commit_record` gives. BadObject, TooLarge."""
+    return _common(oid, data) or orjson.dumps(commit_record(oid, parse_commit(data)))
+
+
+def _common(oid: bytes, data: bytes) -> bytes | None:
+    """The record of a commit as git itself writes it in UTF-8; None for any other."""
+    if len(data) > MAX_BYTES:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    head, _, message = text.partition("\n\n")
+    found = _HEADERS.fullmatch(head)
+    if found is None:
+        return None
+    tree, parents, author, author_email, authored, author_tz, name, email, time, tz, signature = found.groups()
+    title, _, rest = message.partition("\n")
+    title = title.rstrip(" \t\r")
+    if not title or (rest and rest[0] != "\n"):
+        title = subject(message.encode()).decode()
+    return orjson.dumps(
+        {
+            "oid": oid.hex(),
+            "tree": tree,
+            "parents": parents[7:-1].split("\nparent ") if parents else (),
+            "author": {
+                "name": author.rstrip(_SPACE),
+                "email": author_email,
+                "time": int(authored),
+                "tz": author_tz,
+            },
+            "committer": {"name": name.rstrip(_SPACE), "email": email, "time": int(time), "tz": tz},
+            "subject": title,
+            "message": message,
+            "encoding": None,
+            "signed": signature is not None,
+        }
+    )
+
+
+class _Lines:
+    """Records of one history by commit number."""
+
+    __slots__ = ("bytes", "known")
+
+    def __init__(self) -> None:
+        self.known: dict[int, bytes] = {}
+        self.bytes = 0
+
+
+class _Kept:
+    """Records of the histories that were read last."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._lines: OrderedDict[object, _Lines] = OrderedDict()
+
+    def of(self, history: History) -> _Lines:
+        lines = self._lines.get(history.columns)
+        if lines is None:
+            lines = self._lines[history.columns] = _Lines()
+        self._lines.move_to_end(history.columns)
+        while len(self._lines) > 1 and sum(each.bytes for each in self._lines.values()) > self.most:
+            self._lines.popitem(last=False)
+        return lines
+
+
+_kept = _Kept(KEPT_BYTES)
+
+
+def lines_of(history: History, numbers: Sequence[int]) -> list[bytes]:
+    """The encoded records of these commits."""
+    lines = _kept.of(history)
+    known, most = lines.known, _kept.most
+    found = []
+    for n in numbers:
+        line = known.get(n)
+        if line is None:
+            line = commit_line(history.oid(n), history.text(n))
+            # Of a history that is larger than all that may be kept its youngest part is, and stays.
+            if lines.bytes < most:
+                known[n] = line
+                lines.bytes += len(line) + _OVERHEAD
+        found.append(line)
+    return found
