@@ -42,7 +42,7 @@ def upstream() -> Iterator[Callable[..., Upstream]]:
 
 
 class Served:
-    """The service of a test session. `served.repo(name)` is a generated repository, `served.case(name)` one of a case."""
+    """The service of a session: `served.repo(name)` is a generated repository, `served.case(name)` one of a case."""
 
     def __init__(self, running: Running, repositories: Repositories, cases: Cases) -> None:
         self.running = running

@@ -67,7 +67,7 @@ def test_nothing_starts_a_program(path: Path) -> None:
 
 def test_the_project_speaks_of_itself_alone() -> None:
     """No path of a developer's machine stands in what is shipped."""
-    for path in MODULES + [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "Makefile"]:
+    for path in (*MODULES, ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "Makefile"):
         text = path.read_text()
         assert "/work/" not in text, path
         assert "/root/" not in text, path
