@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from app.bar import size
 from app.settings import Settings
 from app.store import open_store
-from pack.errors import Cancelled, CorruptData, PackError, PackhouseError
+from pack.errors import Cancelled, CorruptData, PackError, PackhouseError, StoreUnavailable
 from storage import gc, tidy
 from storage.backend import Backend
 from storage.compaction import Compacted, compact
@@ -20,6 +21,8 @@ from storage.sink import Keep
 from storage.supply import Supplier
 
 log = logging.getLogger("packhouse.upkeep")
+
+_AT_ONCE = 8
 
 
 async def join(
@@ -74,60 +77,95 @@ async def collect(
 ) -> bool:
     """`packhouse gc`: join packs and collect, one repository or all. False when one of them is damaged."""
     backend, supplier = open_store(settings)
-    good = True
     try:
         await check_format(backend)
         clock = await Clock.read(backend, dry_run=dry_run)
-        left = grace(settings, seconds)
-        total = Collected("", "")
-        count = 0
-        found = [only] if only is not None else [each async for each in tidy.repositories(backend)]
-        for owner, name in found:
-            if not dry_run:
-                good &= await _compact(backend, owner, name, tell)
-            report = await gc.collect(backend, owner, name, clock, left, dry_run=dry_run)
-            if report.problem is not None:
-                good = False
-                tell(f"{owner}/{name}: left as it is: {report.problem}")
-            elif report.retired or report.files:
-                tell(f"{owner}/{name}: {_what(report, dry_run)}")
-            count += report.generation > 0
-            total.retired += report.retired
-            total.packs += report.packs
-            total.orphans += report.orphans
-            total.files += report.files
-            total.bytes += report.bytes
-        if only is None:
-            operations = await tidy.forget_operations(backend, clock, left, dry_run=dry_run)
-            if operations:
-                tell(f"{_many(operations, 'old operation')} {'would be ' if dry_run else ''}forgotten")
-        if not dry_run:
-            swept = await tidy.sweep(backend, clock, left, only)
-            if swept:
-                tell(f"{_many(swept, 'unfinished write')} removed")
-        if only is None:
-            tell(f"{_many(count, 'repository', 'repositories')}: {_what(total, dry_run)}")
-        elif not count:
-            tell(f"there is no repository {only[0]}/{only[1]}")
-            good = False
-        elif not (total.retired or total.files):
-            tell(f"{only[0]}/{only[1]}: nothing to collect")
+        return await _Round(backend, clock, grace(settings, seconds), dry_run, tell).go(only)
     finally:
         if supplier is not None:
             await supplier.close()
         await backend.close()
-    return good
 
 
-async def _compact(backend: Backend, owner: str, name: str, tell: Callable[[str], None]) -> bool:
-    try:
-        joined = await compact(backend, owner, name)
-    except (PackError, CorruptData) as error:
-        tell(f"{owner}/{name}: its packs cannot be joined: {error.detail}")
-        return False
-    if joined is not None:
-        tell(f"{owner}/{name}: {joined.packs} packs joined, {size(joined.bytes)}, {joined.objects:,} objects")
-    return True
+class _Round:
+    """One round through a store, several repositories at a time."""
+
+    def __init__(self, backend: Backend, clock: Clock, left: Grace, dry_run: bool, tell: Callable[[str], None]) -> None:
+        self.backend = backend
+        self.clock = clock
+        self.grace = left
+        self.dry_run = dry_run
+        self.tell = tell
+        self.good = True
+        self.count = 0
+        self.total = Collected("", "")
+        self._joining = asyncio.Lock()  # it takes memory
+
+    async def go(self, only: tuple[str, str] | None) -> bool:
+        batch: list[tuple[str, str]] = []
+        if only is not None:
+            batch.append(only)
+        else:
+            async for each in tidy.repositories(self.backend):
+                batch.append(each)
+                if len(batch) == _AT_ONCE:
+                    await self._batch(batch)
+                    batch = []
+        await self._batch(batch)
+        would = "would be " if self.dry_run else ""
+        if only is None:
+            operations = await tidy.forget_operations(self.backend, self.clock, self.grace, dry_run=self.dry_run)
+            if operations:
+                self.tell(f"{_many(operations, 'old operation')} {would}forgotten")
+        if not self.dry_run:
+            swept = await tidy.sweep(self.backend, self.clock, self.grace, only)
+            if swept:
+                self.tell(f"{_many(swept, 'unfinished write')} removed")
+        if only is None:
+            self.tell(f"{_many(self.count, 'repository', 'repositories')}: {_what(self.total, self.dry_run)}")
+        elif not self.count and self.good:
+            self.tell(f"there is no repository {only[0]}/{only[1]}")
+            self.good = False
+        elif self.good and not (self.total.retired or self.total.files):
+            self.tell(f"{only[0]}/{only[1]}: nothing to collect")
+        return self.good
+
+    async def _batch(self, batch: Sequence[tuple[str, str]]) -> None:
+        await asyncio.gather(*(self._one(owner, name) for owner, name in batch))
+
+    async def _one(self, owner: str, name: str) -> None:
+        if not self.dry_run:
+            async with self._joining:
+                await self._join(owner, name)
+        try:
+            report = await gc.collect(self.backend, owner, name, self.clock, self.grace, dry_run=self.dry_run)
+        except StoreUnavailable as error:
+            # A manifest of a newer packhouse is one, too: what concerns one repository must not stop the others.
+            report = Collected(owner, name, problem=error.detail)
+        if report.problem is not None:
+            self._complain(f"{owner}/{name}: left as it is: {report.problem}")
+        elif report.retired or report.files:
+            self.tell(f"{owner}/{name}: {_what(report, self.dry_run)}")
+        self.count += report.generation > 0
+        self.total.retired += report.retired
+        self.total.packs += report.packs
+        self.total.orphans += report.orphans
+        self.total.files += report.files
+        self.total.bytes += report.bytes
+
+    async def _join(self, owner: str, name: str) -> None:
+        try:
+            joined = await compact(self.backend, owner, name)
+        except (PackError, CorruptData, StoreUnavailable) as error:
+            self._complain(f"{owner}/{name}: its packs cannot be joined: {error.detail}")
+            return
+        if joined is not None:
+            before = _many(joined.packs, "pack")
+            self.tell(f"{owner}/{name}: {before} joined, {size(joined.bytes)}, {joined.objects:,} objects")
+
+    def _complain(self, text: str) -> None:
+        self.good = False
+        self.tell(text)
 
 
 def _what(report: Collected, dry_run: bool) -> str:

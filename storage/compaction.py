@@ -37,6 +37,8 @@ from storage.upkeep import maintained, out_of_reach, pack_keys
 from storage.views import settle
 
 FACTOR = 2.0
+OBJECTS_MAX = 2_000_000
+"""Objects that are joined at once; each costs some 200 bytes of memory meanwhile."""
 _PIECE = 4 << 20
 _RACES = 100
 _NO_LIMITS = Limits(None, None, 0, None, None, None, None)
@@ -53,8 +55,11 @@ class Compacted:
     objects: int
 
 
-def choose(packs: Sequence[PackRecord], factor: float = FACTOR) -> list[PackRecord]:
-    """The packs that are to be joined, in the order of the manifest; none, or at least two."""
+def choose(packs: Sequence[PackRecord], factor: float = FACTOR, objects_max: int = OBJECTS_MAX) -> list[PackRecord]:
+    """The packs that are to be joined, in the order of the manifest; none, or at least two.
+
+    The largest are left out where all would have more than `objects_max` objects.
+    """
     by_size = sorted(packs, key=lambda pack: pack.size)
     split = len(by_size)
     # From the largest down: as long as each is so much larger than the next one, it stays.
@@ -66,6 +71,10 @@ def choose(packs: Sequence[PackRecord], factor: float = FACTOR) -> list[PackReco
     while split < len(by_size) and by_size[split].size < factor * total:
         total += by_size[split].size
         split += 1
+    while split > 1 and sum(pack.objects for pack in by_size[:split]) > objects_max:
+        split -= 1
+    if split < 2:
+        return []
     chosen = {pack.name for pack in by_size[:split]}
     return [pack for pack in packs if pack.name in chosen]
 

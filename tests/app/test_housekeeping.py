@@ -103,6 +103,23 @@ async def test_the_command_says_what_is_damaged(project: Plumbing, home: House, 
     assert "would be" not in said
 
 
+async def test_a_manifest_of_a_newer_version_stops_its_repository_alone(
+    project: Plumbing, home: House, tmp_path: Path
+) -> None:
+    store = ("--store", str(home.root))
+    await home.register(project.path.as_uri())
+    await home.ingest()
+    for name in ("a-before", "z-after"):
+        packhouse("ingest", str(project.path), f"{OWNER}/{name}", *store, cwd=tmp_path)
+    path = home.git_dir / "packhouse" / "generations" / f"{3:020}"
+    path.write_bytes((path.parent / f"{2:020}").read_bytes().replace(b'"version":1', b'"version":2'))
+    said = packhouse("gc", "--grace", "0", *store, cwd=tmp_path, code=1).stdout
+    assert f"{OWNER}/{NAME}: left as it is" in said
+    assert "too old" in said
+    assert said.count("1 generation retired") == 2
+    assert packs(home) == 1
+
+
 async def test_a_pack_that_is_damaged_is_not_joined(project: Plumbing, home: House, tmp_path: Path) -> None:
     await home.register(project.path.as_uri())
     await home.ingest()

@@ -84,6 +84,13 @@ def test_what_is_left_is_a_progression(sizes: list[int]) -> None:
     assert len(left) <= 15
 
 
+def test_very_large_packs_stay() -> None:
+    packs = [replace(pack, objects=pack.size) for pack in records(1, 50, 1, 60, 2)]
+    assert [pack.size for pack in choose(packs, objects_max=100)] == [1, 50, 1, 2]
+    assert [pack.size for pack in choose(packs, objects_max=20)] == [1, 1, 2]
+    assert choose(packs, objects_max=1) == []
+
+
 def test_bytes_are_copied_a_few_times_only() -> None:
     sizes: list[int] = []
     copied = 0
