@@ -18,6 +18,7 @@ MAGIC = b"\xfftOc"
 VERSION = 2
 _HEAD = 8 + 256 * 4
 _TRAILER = 40
+_SEARCHED = 200  # rows that are searched as bytes
 _LARGE = 1 << 31
 """An offset with this bit set is a row of the table of 64-bit offsets."""
 
@@ -85,6 +86,7 @@ class Index:
         self._small = data[at : at + count * 4]
         at += count * 4
         self._large = data[at : at + large * 8]
+        self._whole = data.obj if isinstance(data.obj, bytes) and data.nbytes == len(data.obj) else None
         self._in_order: array[int] | None = None
         self.pack_checksum = bytes(data[-_TRAILER:-OID_BYTES])
         """The 20 bytes that end the pack which this index is of."""
@@ -148,8 +150,27 @@ class Index:
         return low
 
     def row(self, oid: bytes) -> int | None:
-        row = self._lower(oid)
-        return row if row < len(self) and self._oids[row * OID_BYTES : (row + 1) * OID_BYTES] == oid else None
+        whole = self._whole
+        if whole is None:
+            row = self._lower(oid)
+            return row if row < len(self) and self._oids[row * OID_BYTES : (row + 1) * OID_BYTES] == oid else None
+        first = oid[0]
+        low, high = self._fanout[first - 1] if first else 0, self._fanout[first]
+        while high - low > _SEARCHED:
+            middle = (low + high) >> 1
+            if whole[_HEAD + middle * OID_BYTES : _HEAD + (middle + 1) * OID_BYTES] <= oid:
+                low = middle
+            else:
+                high = middle
+        # In a few kilobytes the search of bytes is quicker than halving; a hit may begin inside an oid.
+        end = _HEAD + high * OID_BYTES
+        at = whole.find(oid, _HEAD + low * OID_BYTES, end)
+        while at >= 0:
+            row, odd = divmod(at - _HEAD, OID_BYTES)
+            if not odd:
+                return row
+            at = whole.find(oid, at + 1, end)
+        return None
 
     def find(self, oid: bytes) -> int | None:
         """The offset of the object's entry in the pack, None when it is not in it."""

@@ -21,11 +21,13 @@ from pack import tag as tags
 from pack import tree as trees
 from pack.errors import BadObject, IncompleteHistory, ObjectNotFound, WrongType
 from pack.objects import COMMIT, EMPTY_TREE, TAG, TREE
+from pack.treediff import compare_raw
 from pack.view import Ref
 from storage.manifest import Head
 
 _OID = 20
 _TAGS_MAX = 1000
+_BLOBS_MAX = 1 << 18  # files of all tips that are remembered, so that each is looked up once
 
 
 class ObjectsLike(Protocol):
@@ -91,6 +93,7 @@ class _Proof:
     links: Mapping[bytes, bytes]
     commits: set[bytes]
     trees: set[bytes] = field(default_factory=lambda: {EMPTY_TREE})
+    blobs: set[bytes] = field(default_factory=set)
 
 
 def check(
@@ -229,7 +232,7 @@ def _tree_before(proof: _Proof, against: Ref | bytes | None) -> bytes | None:
 
 def _walk_trees(proof: _Proof, root: bytes, against: bytes | None) -> None:
     """Prove the tree `root`; what it shares with `against`, a proven tree, is proven as well."""
-    objects, proven = proof.objects, proof.trees
+    objects, proven, blobs = proof.objects, proof.trees, proof.blobs
     pending = [(root, against if against != root else None)]
     if against == root:
         proven.add(root)
@@ -240,24 +243,24 @@ def _walk_trees(proof: _Proof, root: bytes, against: bytes | None) -> None:
         proven.add(oid)
         if oid not in objects:
             raise _missing(oid)
-        before = _entries(proof, old)
-        shared = {entry.oid for entry in before.values()}
-        for entry in trees.parse_tree(objects.read_as(oid, TREE)):
-            child = entry.oid
-            if child in shared or entry.mode == trees.GITLINK:
+        pairs = compare_raw(_tree(proof, old), objects.read_as(oid, TREE))
+        shared = {before[3] for before, _ in pairs if before is not None}
+        for before, after in pairs:
+            if after is None or after[3] in shared:
                 continue
-            if entry.mode == trees.DIRECTORY:
+            _, mode, _, child = after
+            if mode == trees.DIRECTORY:
                 if child not in proven:
-                    twin = before.get(entry.name)
-                    pending.append((child, twin.oid if twin and twin.mode == trees.DIRECTORY else None))
-            elif child not in objects:
-                raise _missing(child)
+                    pending.append((child, before[3] if before and before[1] == mode else None))
+            elif mode != trees.GITLINK and child not in blobs:
+                if child not in objects:
+                    raise _missing(child)
+                if len(blobs) < _BLOBS_MAX:
+                    blobs.add(child)
 
 
-def _entries(proof: _Proof, tree: bytes | None) -> dict[bytes, trees.Entry]:
-    if tree is None or tree == EMPTY_TREE:
-        return {}
-    return {entry.name: entry for entry in trees.parse_tree(proof.objects.read_as(tree, TREE))}
+def _tree(proof: _Proof, tree: bytes | None) -> bytes:
+    return b"" if tree is None or tree == EMPTY_TREE else proof.objects.read_as(tree, TREE)
 
 
 def _missing(oid: bytes) -> ObjectNotFound:
