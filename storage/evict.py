@@ -50,28 +50,40 @@ class Evictor:
         """Whether enough was written, or enough time has passed, to look again."""
         return self._written >= self.step or time.monotonic() - self._looked > _LOOK_SECONDS
 
-    def run(self, room: int = 0) -> int:
-        """Look, and make room where the budget is passed, or for `room` bytes in any case; how many bytes went.
+    def admit(self, size: int) -> bool:
+        """Make room for a file that is about to be written; False where the budget has none for it. For a thread."""
+        if size > self.budget // 2:
+            return False
+        with self._lock:
+            known = None if self.total is None else self.total + self._written
+        if known is None or known + _on_disk(size) > self.budget:
+            self.run(size)
+        return True
 
-        0 when another process is at it. Takes its time: for a thread.
+    def run(self, room: int = 0, *, full: bool = False) -> int:
+        """Look, and make room where `room` more bytes would pass the budget; how many bytes went.
+
+        `full`: the disk has less room than the budget, so that as many bytes go in any case. 0 when another process is
+        at it. Takes its time: for a thread.
         """
         with self._lock:
             self._written = 0
             self._looked = time.monotonic()
         with contextlib.suppress(OSError), self._alone() as alone:
             if alone:
-                return self._run(room)
+                return self._run(_on_disk(room), full)
         return 0
 
-    def _run(self, room: int) -> int:
+    def _run(self, room: int, full: bool) -> int:
         files = sorted(self._files())
         spooled = self._spooled()
         total = spooled + sum(file.size for file in files)
-        # A step is left for what is written until the next look.
         target = total
-        if total + self.step > self.budget:
-            target = self.budget - 2 * self.step
-        target = max(0, min(target, total - room))
+        if total + max(room, self.step) > self.budget:
+            # Some is left for what is written until the next look, by others, too.
+            target = self.budget - 2 * self.step - room
+        if full:
+            target = min(target, total - room)
         gone = 0
         for file in files:
             if total - gone <= target:

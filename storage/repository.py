@@ -198,6 +198,8 @@ class Repositories:
             log.warning("the store cannot be asked, reads go on at what is known: %s", error or "it does not answer")
         if now >= self._away_until:
             self._away_until = now + _AWAY_SECONDS
+        if self.supplier is not None:
+            self.supplier.away_until = now + 2 * _AWAY_SECONDS
 
     async def _ask(self, key: tuple[str, str], known: _Known | None, fresh: bool) -> tuple[Manifest | None, float]:
         """What the store says, and when it was asked. One question at a time serves all who may believe it."""

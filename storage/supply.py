@@ -51,6 +51,7 @@ _PIECE: Final = 16 << 20
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HELD_BYTES: Final = 256 << 20
 _QUIET_SECONDS: Final = 60.0
+_AWAY_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,8 @@ class Supplier:
         self._reads: Counter[tuple[str, str]] = Counter()
         self._told = -_QUIET_SECONDS
         self._evicting = False
+        self.away_until = 0.0
+        """Until then the store is not asked for what reads can do without."""
 
     async def close(self) -> None:
         tasks = [*self._background, *self._flying.values()]
@@ -104,7 +107,8 @@ class Supplier:
     ) -> tuple[Piece, ...]:
         """Bring these (file, offset, length) to the cache; what it could not take is returned.
 
-        `turns` counts the calls for one read by file, and makes ranges larger. `hand` returns all, whatever the cache took.
+        `turns` counts the calls for one read by file, and makes ranges larger. `hand` returns all, whatever the cache
+        took.
         StoreUnavailable; CorruptData where the store lacks what the manifest names.
         """
         shelf = self.place.shelf(handle.store, handle.namespace)
@@ -149,8 +153,6 @@ class Supplier:
 
     async def keep(self, handle: Handle, name: str, size: int, chunks: Iterable[bytes]) -> None:
         """Put a file of the store into the cache whose bytes are at hand; it may not be possible."""
-        if size > self.evictor.budget // 2:
-            return
         path = cache.whole_path(self.place.shelf(handle.store, handle.namespace), name)
         await self._in_thread(self._store, path, chunks, size)
         self._make_room()
@@ -241,13 +243,14 @@ class Supplier:
         """A file that need not be there, and whose size nobody knows."""
         data = b""
         path = cache.whole_path(file.shelf, file.name)
-        with contextlib.suppress(NotThere):
-            async with self._room.taken(self.sizes.request), self._requests:
-                data = await self.backend.read(file.key, 0, self.sizes.request)
-                while len(data) % self.sizes.request == 0 and data:
-                    data += (more := await self.backend.read(file.key, len(data), self.sizes.request))
-                    if not more:
-                        break
+        try:
+            if time.monotonic() >= self.away_until:
+                data = await self._whatever(file)
+        except NotThere:
+            pass
+        except StoreUnavailable:
+            # Reads can do without.
+            self.away_until = time.monotonic() + _AWAY_SECONDS
         if not data:
             path = cache.absent_path(file.shelf, file.name)
         stored = await self._in_thread(self._store, path, (data,), len(data))
@@ -274,6 +277,16 @@ class Supplier:
         self._make_room()
         return tuple(left)
 
+    async def _whatever(self, file: _File) -> bytes:
+        """All of a file of any size. NotThere."""
+        request = self.sizes.request
+        async with self._room.taken(request), self._requests:
+            data = more = await self.backend.read(file.key, 0, request)
+            while len(more) == request:
+                more = await self.backend.read(file.key, len(data), request)
+                data += more
+        return data
+
     async def _get(self, file: _File) -> bytes:
         size = file.file.size
         if size is not None:
@@ -293,11 +306,14 @@ class Supplier:
 
     def _store(self, path: str, chunks: Iterable[bytes | memoryview], size: int) -> bool:
         """Whether the disk took it. In a thread."""
+        if not self.evictor.admit(size):
+            return False
         try:
             try:
                 cache.store(self.place, path, chunks)
             except OSError as error:
-                if error.errno not in _FULL or not isinstance(chunks, tuple) or not self.evictor.run(2 * size):
+                room = error.errno in _FULL and isinstance(chunks, tuple) and self.evictor.run(2 * size, full=True)
+                if not room:
                     raise
                 cache.store(self.place, path, chunks)
         except OSError as error:
@@ -362,6 +378,8 @@ class Supplier:
 
     async def _copy(self, file: _File, size: int) -> None:
         """Bring a file of any size whole, piece by piece. OSError where the disk does not take it."""
+        if not await self._in_thread(self.evictor.admit, size):
+            raise OSError(errno.EFBIG, "the budget is too small")
         temporary = f"{self.place.temporary}/{secrets.token_hex(12)}"
         fd = await self._in_thread(cache.open_temporary, temporary)
         try:

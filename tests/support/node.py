@@ -66,9 +66,12 @@ class Node:
 
     def forget(self) -> None:
         """As after a start: nothing is open, nothing is known in this process."""
+        self.forget_views()
+        self.service.repositories._known.clear()
+
+    def forget_views(self) -> None:
         views.forget()
         self.service.reads._views._views.clear()
-        self.service.repositories._known.clear()
 
     def later(self) -> None:
         """What was known of generations is older than the freshness bound."""
