@@ -86,18 +86,17 @@ async def prepare(
     refs: Sequence[Ref],
     head: Head,
     new_packs: Sequence[PackRecord] = (),
-    packs: Sequence[PackRecord] | None = None,
     closed: bool = True,
     **changes: Any,
 ) -> Manifest:
     """The ready manifest that follows `base`, with all refs as `refs` (HEAD not among them) and `new_packs` added.
 
-    Writes the tables it needs (refs, packs), which nobody sees until it is published. `packs` replaces all packs, for
-    compaction. `changes` are further fields of the manifest. UpstreamProtocol for names that no ref can have.
+    Writes the tables it needs (refs, packs), which nobody sees until it is published. `changes` are further fields of
+    the manifest. UpstreamProtocol for names that no ref can have.
     """
     base = await settle(backend, owner, name, base)
     prefix = layout.repository(owner, name)
-    every = tuple(packs) if packs is not None else (*base.packs, *new_packs)
+    every = (*base.packs, *new_packs)
     fields: dict[str, Any] = {"state": READY, "head": head, "closed": closed, "last_sync": time.time(), **changes}
     table = base.refs
     so_far = await _changes(backend, prefix, base, refs)
