@@ -77,11 +77,12 @@ class Jobs:
         *,
         lease_seconds: float = 30.0,
         deriving: asyncio.Semaphore | None = None,
+        repositories: Repositories | None = None,
     ) -> None:
         self.backend = backend
         self.settings = settings
         self.operations = Operations(backend, lease_seconds)
-        self._repositories = Repositories(backend, ReadSettings())
+        self._repositories = repositories or Repositories(backend, ReadSettings())
         self._turn = asyncio.Semaphore(settings.ingests)
         self._deriving = deriving or asyncio.Semaphore(1)
         self._jobs: dict[tuple[str, str], Job] = {}
@@ -214,6 +215,8 @@ class Jobs:
         self.ended[operation.state] += 1
         self.received += 0 if job.outcome is None else job.outcome.bytes
         self._jobs.pop((operation.owner, operation.name), None)
+        # Who has waited for the end reads what it brought.
+        self._repositories.expire(operation.owner, operation.name)
         job.update(operation)
 
     def _stopped(self, job: Job) -> tuple[str, dict[str, Any]]:

@@ -99,6 +99,7 @@ class Registry:
                 return following
             published = await publish(self.backend, owner, name, following)
             if isinstance(published, Won):
+                self.repositories.expire(owner, name)
                 return published.manifest
         raise Conflict(f"{owner}/{name} is published by others all the time; try again later")
 
@@ -108,6 +109,7 @@ class Registry:
         for _ in range(ATTEMPTS):
             published = await publishing.delete(self.backend, owner, name)
             if isinstance(published, Won):
+                self.repositories.expire(owner, name)
                 return published.manifest.number
         raise Conflict(f"{owner}/{name} is published by others all the time; try again later")
 

@@ -60,7 +60,7 @@ class Service:
             prepare=("storage.views:configure", _prepared(settings, self.backend.url)),
             on_wants=self.sidecars.take,
         )
-        self.jobs = Jobs(self.backend, settings, deriving=self.sidecars.turn)
+        self.jobs = Jobs(self.backend, settings, deriving=self.sidecars.turn, repositories=self.repositories)
         self.registry = Registry(self.backend, self.repositories, settings)
         self.reads = Reads(self)
         self.metrics = Metrics()
