@@ -6,6 +6,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8750
 STORE ?= .packhouse/store
 RUNARGS ?=
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 .PHONY: help setup run test test-slow lint bench openapi lock clean
 
@@ -41,9 +42,10 @@ bench: setup     ## measure against git and peers; writes bench/RESULTS.md
 openapi: setup   ## write the snapshot of the OpenAPI document
 	$(BIN)/packhouse openapi > tests/snapshots/openapi.json
 
-lock: setup      ## resolve the pinned versions anew
+lock: setup      ## resolve the pinned versions anew: of development, and of the image
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --extra dev pyproject.toml -o requirements.lock
+	$(COMPILE) --extra dev pyproject.toml -o requirements.lock
+	$(COMPILE) --extra build -c requirements.lock pyproject.toml -o requirements-runtime.lock
 
 clean:           ## remove what the targets above made
 	rm -rf $(VENV) .packhouse .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
