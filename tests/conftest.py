@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.services import running as services
 from tests.support.cases import Cases
 from tests.support.generate import Repositories
 from tests.support.service import Repo, Running, bring
@@ -44,8 +47,9 @@ def upstream() -> Iterator[Callable[..., Upstream]]:
 class Served:
     """The service of a session: `served.repo(name)` is a generated repository, `served.case(name)` one of a case."""
 
-    def __init__(self, running: Running, repositories: Repositories, cases: Cases) -> None:
+    def __init__(self, running: Running, repositories: Repositories, cases: Cases, store: str) -> None:
         self.running = running
+        self.store = store
         self._repositories = repositories
         self._cases = cases
         self._brought: set[str] = set()
@@ -53,7 +57,7 @@ class Served:
     def bring(self, name: str, path: Path) -> Repo:
         """The repository at `path`, ingested once."""
         if name not in self._brought:
-            bring(self.running.store, name, path)
+            bring(self.store, name, path)
             self._brought.add(name)
         return self.running.repo(name)
 
@@ -67,7 +71,16 @@ class Served:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory, repositories: Repositories, cases: Cases) -> Iterator[Served]:
-    """A running service for reads; every repository is ingested when it is first asked for."""
-    running = Running(tmp_path_factory.mktemp("served") / "store")
-    yield Served(running, repositories, cases)
+    """A running service for reads; every repository is ingested when it is first asked for.
+
+    Its store is a folder, or a bucket of the server that PACKHOUSE_TEST_STORE names (`tests.services.running`).
+    """
+    folder = tmp_path_factory.mktemp("served")
+    server = os.environ.get("PACKHOUSE_TEST_STORE", "file")
+    if server == "file":
+        running, store = Running(folder / "store"), str(folder / "store")
+    else:
+        store = services.get(server).url(f"served-{secrets.token_hex(8)}")
+        running = Running(folder / "store", at=store, cache_dir=str(folder / "cache"))
+    yield Served(running, repositories, cases, store)
     running.stop()

@@ -26,28 +26,34 @@ from storage.repository import Repositories
 OWNER = "tests"
 
 
-def bring(store: Path, name: str, path: Path) -> int:
+def bring(store: Path | str, name: str, path: Path) -> int:
     """Ingest a local repository into the store as `tests/{name}`; its generation."""
 
     async def run() -> int:
         settings = Settings(store=str(store))
         backend = open_backend(settings.store)
-        await prepare(backend)
-        await Registry(backend, Repositories(backend), settings).register_local(OWNER, name, path.as_uri())
-        async with local(path) as source:
-            return (await ingest(backend, OWNER, name, source)).generation
+        try:
+            await prepare(backend)
+            await Registry(backend, Repositories(backend), settings).register_local(OWNER, name, path.as_uri())
+            async with local(path) as source:
+                return (await ingest(backend, OWNER, name, source)).generation
+        finally:
+            await backend.close()
 
     return asyncio.run(run())
 
 
 class Running:
-    """`packhouse serve` as a child process; `url` is where it answers, `pid` its process."""
+    """`packhouse serve` as a child process; `url` is where it answers, `pid` its process.
 
-    def __init__(self, store: Path, **settings: str) -> None:
+    `store` is its folder, beside which its log lies; `at` is the URL of a store that is none.
+    """
+
+    def __init__(self, store: Path, *, at: str | None = None, **settings: str) -> None:
         self.store = store
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PACKHOUSE_")}
         environment |= {f"PACKHOUSE_{name.upper()}": value for name, value in settings.items()}
-        command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--store", str(store)]
+        command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--store", at or str(store)]
         self.log = store.parent / f"{store.name}.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -55,7 +61,7 @@ class Running:
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline().decode()
-        found = re.search(r"http://\S+", line)
+        found = re.search(r"(?<!endpoint=)http://[\w.:]+", line)
         assert found is not None, f"{line!r}: {self.log.read_text()}"
         self.url = found[0]
         self.pid = self._process.pid
