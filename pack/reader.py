@@ -6,7 +6,7 @@ the same call can be made again once they are. Whatever is returned has been has
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from pack import inflate
@@ -18,6 +18,7 @@ from pack.limits import UNLIMITED, Limits
 from pack.objects import TYPE_NAMES, hash_object
 from pack.pieces import Pieces
 from pack.source import Need, PackFile, Source
+from pack.table import Table
 
 __all__ = ["Need", "ObjectCache", "Objects", "PackFile", "Source", "wrong_type"]
 
@@ -59,6 +60,8 @@ class Objects:
         self.source = source
         self.cache = cache
         self.limits = limits
+        self.open_table: Callable[[PackFile], Table | None] | None = None
+        """Gives the table of a pack, where there is one; it may raise Need."""
         self._asked = list(packs)
         self._keys = {pack.name: f"{namespace}\0{pack.name}" for pack in packs}
         self._headers: dict[bytes, tuple[int, int]] = {}
@@ -77,6 +80,10 @@ class Objects:
         known = self._headers.get(oid)
         if known is not None:
             return known
+        if self.open_table is not None:
+            found = self._tabled(oid, self.open_table)
+            if found is not None:
+                return found
         pack, offset = self._locate(oid)
         cached = self.cache.get((self._keys[pack.name], offset))
         if cached is not None:
@@ -91,6 +98,14 @@ class Objects:
             self._headers.clear()
         self._headers[oid] = known
         return known
+
+    def _tabled(self, oid: bytes, open_table: Callable[[PackFile], Table | None]) -> tuple[int, int] | None:
+        for pack in self._asked:
+            row = pack.index.row(oid)
+            if row is not None:
+                table = open_table(pack)
+                return table.header(row) if table is not None else None
+        return None
 
     def read(self, oid: bytes) -> tuple[int, bytes]:
         """(type, data), verified. ObjectNotFound, CorruptObject, TooLarge above `limits.object_bytes`."""

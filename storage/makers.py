@@ -6,5 +6,6 @@ from typing import Final
 
 from storage.graphmake import GraphMaker
 from storage.sidecars import Maker
+from storage.tablemake import TableMaker
 
-MAKERS: Final[dict[str, Maker]] = {maker.kind: maker for maker in (GraphMaker(),)}
+MAKERS: Final[dict[str, Maker]] = {maker.kind: maker for maker in (GraphMaker(), TableMaker())}

@@ -33,6 +33,7 @@ from storage.objects import CachedObjects, NoObjects, Unopened
 from storage.open import open_backend
 from storage.refs import RefsReader
 from storage.sources import CachedSource, LocalSource, RepositorySource
+from storage.tables import TableOpener, Tables
 
 if TYPE_CHECKING:
     from storage.repository import Handle
@@ -101,6 +102,7 @@ def open_view(handle: Handle) -> View:
     refs = glance(handle).refs
     view = View(objects, refs, manifest.number, handle.namespace)
     view.open_graph = Opener(repository.graphs, handle)
+    objects.open_table = TableOpener(repository.tables, handle)
     with _lock:
         view = _views.setdefault(key, view)
         _drop()
@@ -151,6 +153,7 @@ class _Repository:
         self.namespace = namespace
         self.source = source
         self.graphs = Graphs(source)
+        self.tables = Tables(source)
         self.index_bytes = 0
         self._packs: dict[str, PackFile] = {}
         self._mended: set[object] = set()
