@@ -68,7 +68,7 @@ def _ingest(found: Measured, running: Service, upstream: str, rounds: int, optio
     found.parts.append(ingest.parser(found.repository, min(rounds, 5)))
     found.parts.append(ingest.whole(found.repository, running, upstream, min(rounds, 5)))
     if options.large and not options.repositories:
-        big = prepared(generated(options.work, 10 * COMMITS), options.work)
+        big = prepared(generated(options.work, 10 * COMMITS), options.work, repack=False)
         found.parts.append(ingest.large(found.repository, big, running, upstream))
 
 

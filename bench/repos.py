@@ -49,9 +49,9 @@ class Repository:
         return git(self.plain, *arguments).decode("utf-8", "surrogateescape").rstrip("\n")
 
 
-def prepared(source: Path, work: Path, name: str = "") -> Repository:
-    """The copies of `source` in `work`, made now or before."""
-    name = name or source.name.removesuffix(".git")
+def prepared(source: Path, work: Path, *, repack: bool = True) -> Repository:
+    """The copies of `source` in `work`, made now or before; `fresh_pack` only with `repack`, which takes its time."""
+    name = source.name.removesuffix(".git")
     served, packs = work / "served", work / "packs"
     plain, best, fresh = served / f"{name}.git", served / f"{name}-best.git", packs / f"{name}.pack"
     stamp = work / f"{name}.stamp"
@@ -67,11 +67,15 @@ def prepared(source: Path, work: Path, name: str = "") -> Repository:
             git(plain, "-c", "repack.writeBitmaps=false", "repack", "-adq")
         git(best, "repack", "-adbq")
         git(best, "commit-graph", "write", "--reachable", "--changed-paths")
-        with fresh.open("wb") as file:
-            command = ["git", "-C", str(plain), "pack-objects", "--all", "--no-reuse-delta", "--stdout", "-q"]
-            command += ["--delta-base-offset", "--no-use-bitmap-index"]
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, check=True, env=GIT_ENV)
+        fresh.unlink(missing_ok=True)
         stamp.write_text(state)
+    if repack and not fresh.exists():
+        command = ["git", "-C", str(plain), "pack-objects", "--all", "--no-reuse-delta", "--stdout", "-q"]
+        command += ["--delta-base-offset", "--no-use-bitmap-index"]
+        part = fresh.with_suffix(".part")
+        with part.open("wb") as file:
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, check=True, env=GIT_ENV)
+        part.rename(fresh)
     counts = dict(line.split(": ") for line in git(plain, "count-objects", "-v").decode().splitlines())
     commits = int(git(plain, "rev-list", "--all", "--count"))
     return Repository(name, plain, best, _packs(plain)[0], fresh, int(counts["in-pack"]), commits)
