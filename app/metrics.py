@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app import __version__
+from storage.backend import Backend
+from storage.metered import Metered
 from storage.operations import QUEUED, RUNNING
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ FAMILIES: Final[dict[str, Family]] = {
     "packhouse_ingests": Family("gauge", "Ingests of this service, by state."),
     "packhouse_ingests_ended_total": Family("counter", "Ingests of this service that have ended, by how."),
     "packhouse_ingest_bytes_total": Family("counter", "Bytes of packs that ended ingests have brought in."),
+    "packhouse_store_requests_total": Family("counter", "Requests of reads to a store that is no local folder."),
+    "packhouse_store_read_bytes_total": Family("counter", "Bytes that those have read."),
     "process_resident_memory_bytes": Family("gauge", "Memory of the serving processes."),
     "process_cpu_seconds_total": Family("counter", "Processor time of the serving processes."),
     "process_open_fds": Family("gauge", "Files and connections that the serving processes have open."),
@@ -124,7 +128,17 @@ def collect(service: Service) -> Samples:
             f'{{state="{state}"}}': float(count) for state, count in sorted(jobs.ended.items())
         },
         "packhouse_ingest_bytes_total": {"": float(jobs.received)},
+        **_store(service.backend),
         **_process(),
+    }
+
+
+def _store(backend: Backend) -> Samples:
+    if not isinstance(backend, Metered):
+        return {}
+    return {
+        "packhouse_store_requests_total": {"": float(backend.total.requests)},
+        "packhouse_store_read_bytes_total": {"": float(backend.total.bytes)},
     }
 
 

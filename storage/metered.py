@@ -33,71 +33,75 @@ def stop() -> None:
     _usage.set(None)
 
 
-def _count() -> None:
-    usage = _usage.get()
-    if usage is not None:
-        usage.requests += 1
-
-
-def _add(size: int) -> None:
-    usage = _usage.get()
-    if usage is not None:
-        usage.bytes += size
-
-
 class Metered:
-    """A backend whose calls are counted. Tries that the backend makes by itself are one call."""
+    """A backend whose calls are counted, for whoever has begun to and in `total`.
+
+    Tries that the backend makes by itself are one call.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.url = backend.url
         self.probe_is_cheap = backend.probe_is_cheap
+        self.total = Usage()
+
+    def _count(self) -> None:
+        self.total.requests += 1
+        usage = _usage.get()
+        if usage is not None:
+            usage.requests += 1
+
+    def _add(self, size: int) -> None:
+        self.total.bytes += size
+        usage = _usage.get()
+        if usage is not None:
+            usage.bytes += size
 
     async def get(self, key: str) -> bytes:
-        _count()
+        self._count()
         data = await self._backend.get(key)
-        _add(len(data))
+        self._add(len(data))
         return data
 
     async def read(self, key: str, offset: int, length: int) -> bytes:
-        _count()
+        self._count()
         data = await self._backend.read(key, offset, length)
-        _add(len(data))
+        self._add(len(data))
         return data
 
     async def size(self, key: str) -> int:
-        _count()
+        self._count()
         return await self._backend.size(key)
 
     async def create(self, key: str, data: bytes) -> bool:
-        _count()
+        self._count()
         return await self._backend.create(key, data)
 
     async def put(self, key: str, data: bytes) -> None:
-        _count()
+        self._count()
         await self._backend.put(key, data)
 
     async def delete(self, key: str) -> None:
-        _count()
+        self._count()
         await self._backend.delete(key)
 
     def list(self, prefix: str, start_after: str = "") -> AsyncIterator[Item]:
-        _count()
+        self._count()
         return self._backend.list(prefix, start_after)
 
     def list_folders(self, prefix: str, start_after: str = "") -> AsyncIterator[str]:
-        _count()
+        self._count()
         return self._backend.list_folders(prefix, start_after)
 
     async def upload(self, key: str) -> Upload:
-        _count()
+        self._count()
         return await self._backend.upload(key)
 
     def local_path(self, key: str) -> Path | None:
         return self._backend.local_path(key)
 
     async def sweep(self, prefix: str, older_than: float) -> int:
-        _count()
+        self._count()
         return await self._backend.sweep(prefix, older_than)
 
     async def prove(self) -> None:

@@ -197,7 +197,9 @@ def requests(scene: Scene, url: str) -> None:
         for address in ("127.0.0.2", "127.0.0.3"):
             alone = client.get(f"http://{address}:8750/v1/repos/team/project/log", params=names | {"limit": 5})
             assert alone.json()["commits"] == log["commits"], alone.text
-            assert "packhouse_http_requests_total" in httpx.get(f"http://{address}:8750/metrics").text
+            metrics = httpx.get(f"http://{address}:8750/metrics").text
+            assert re.search(r"^packhouse_store_requests_total [1-9]", metrics, re.MULTILINE), metrics
+            assert "project" not in metrics
         # One of them goes, and nobody notices.
         scene.running["packhouse-one"].kill()
         scene.running.pop("packhouse-one").wait()
