@@ -74,6 +74,7 @@ def config(settings: Settings, application: Any, *, factory: bool) -> uvicorn.Co
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here asks who the client is or how it came
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
         backlog=BACKLOG,
