@@ -38,7 +38,6 @@ _WAIT_MAX = 10.0  # of a Retry-After, while more tries are left
 
 # The description of S3 takes 60 ms to read, and is the same for all loops and backends of the process.
 _loader = Loader()
-_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, AioSession] = WeakKeyDictionary()
 
 
 class _OneTry(AIOHTTPSession):  # type: ignore[misc] # the library has no types
@@ -97,7 +96,12 @@ class Calls:
                 answer: Answer = await getattr(client, method)(Bucket=self.place.bucket, **parameters)
                 coming = answer.get("ContentLength") or 0
                 limit.reschedule(asyncio.get_running_loop().time() + wait + coming / _SLOWEST)
-                return await consume(answer)
+                try:
+                    return await consume(answer)
+                except BaseException:
+                    if "Body" in answer:
+                        answer["Body"].close()  # or its connection stays open, unread
+                    raise
         except Exception as error:
             failure = read(error)
             if failure is None or failure is error:
@@ -125,14 +129,12 @@ class Calls:
         future = self._clients.get(loop)
         if future is None or (future.done() and (future.cancelled() or future.exception() is not None)):
             # A task of its own: whoever asked first may be cancelled while others wait for the same client.
-            future = self._clients[loop] = loop.create_task(self._connect(loop))
+            future = self._clients[loop] = loop.create_task(self._connect())
         return await asyncio.shield(future)
 
-    async def _connect(self, loop: asyncio.AbstractEventLoop) -> Any:
-        session = _sessions.get(loop)
-        if session is None:
-            session = _sessions[loop] = AioSession()
-            session.register_component("data_loader", _loader)
+    async def _connect(self) -> Any:
+        session = AioSession()
+        session.register_component("data_loader", _loader)
         place = self.place
         region = place.region or session.get_config_variable("region")
         if region is None and place.endpoint is not None:
