@@ -19,12 +19,12 @@ from starlette.responses import Response, StreamingResponse
 
 from app import cursors, placing, problems
 from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, OID, headers_of
+from app.kept import Kept
 from app.negotiate import JSON, NDJSON, PATCH, accept, byte_range, matches
 from app.operations import DEFAULT_BYTES, Operation
 from app.questions import Question, ask
 from app.reads import page, raw
 from app.reads.raw import Found
-from app.reads.recent import Recent
 from app.receipts import Receipt
 from app.tokens import Bearer, Verb
 from pack.errors import BadParameter, CorruptObject, CursorExpired, ObjectNotFound, RepoNotFound
@@ -43,10 +43,6 @@ log = logging.getLogger("packhouse")
 T = TypeVar("T")
 SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 BYTES: Final = "application/octet-stream"
-# Answers that are complete are kept for whoever asks the same of the same generation.
-KEPT_BYTES: Final = 16 << 20
-KEPT_BODY: Final = 256 << 10
-KEPT_OVERHEAD: Final = 500
 
 
 def authorize(service: Service, request: Request, verb: Verb) -> tuple[str, str, Bearer]:
@@ -91,18 +87,13 @@ class Reads:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._views = Views()
-        self._kept: Recent[page.Answer] = Recent(KEPT_BYTES)
+        self._kept = Kept(service.settings.answer_cache_bytes)
 
     async def _open(self, request: Request, operation: Operation) -> tuple[Handle, Question, Bearer]:
         owner, name, bearer = authorize(self._service, request, "read")
         question = ask(operation, request.scope["query_string"])
         handle = await self._service.repositories.handle(owner, name, question.params["min_generation"])
         return handle, question, bearer
-
-    def _keep(self, etag: str, found: page.Answer) -> None:
-        """Remember an answer under its tag, which names all that it depends on: repository, generation, question."""
-        if found.complete and len(found.body) <= KEPT_BODY:
-            self._kept.remember((etag,), replace(found, seconds=0.0), len(found.body) + KEPT_OVERHEAD)
 
     async def _supplied(self, handle: Handle, work: Callable[[Handle], Awaitable[T]]) -> T:
         """Do `work`, bringing from the store whatever it finds missing on this node."""
@@ -140,7 +131,7 @@ class Reads:
         params, cache, etag = question.params, question.cache, question.etag(handle, JSON)
         if matches(request.headers.get("if-none-match"), etag):
             return Response(status_code=304, headers=headers_of(handle, None, etag, cache))
-        kept = self._kept.get((etag,))
+        kept = self._kept.get(etag)
         if kept is not None:
             receipt.kept()
             return _json(handle, kept, etag, cache, receipt)
@@ -158,7 +149,7 @@ class Reads:
             )
 
         found = await self._supplied(handle, answer)
-        self._keep(etag, found)
+        self._kept.put(etag, found)
         return _json(handle, found, etag, cache, receipt)
 
     async def listing(self, request: Request, operation: Operation) -> Response:
@@ -171,7 +162,7 @@ class Reads:
         if matches(request.headers.get("if-none-match"), etag):
             return Response(status_code=304, headers=headers_of(handle, None, etag, cache))
         # A cursor is looked at every time: it has to be the bearer's own.
-        kept = self._kept.get((etag,)) if params["cursor"] is None else None
+        kept = self._kept.get(etag) if params["cursor"] is None else None
         if kept is not None:
             receipt.kept()
             return _json(handle, kept, etag, cache, receipt)
@@ -213,7 +204,7 @@ class Reads:
                 raise
             raise CursorExpired("what the cursor was pinned to is gone; begin again without it") from None
         if params["cursor"] is None:
-            self._keep(etag, found)
+            self._kept.put(etag, found)
         return _json(handle, found, etag, cache, receipt)
 
     async def _ndjson(self, request: Request, work: page.Request, cache: str, receipt: Receipt) -> Response:

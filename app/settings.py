@@ -46,6 +46,9 @@ class Settings(BaseSettings):
     object_cache_bytes: ByteSize = Field(
         ByteSize(96 << 20), ge=1 << 20, description="decoded objects kept by a process"
     )
+    answer_cache_bytes: ByteSize = Field(
+        ByteSize(16 << 20), ge=0, description="complete answers kept by a process; 0 for none"
+    )
     fresh_seconds: float = Field(1.0, ge=0, le=60, description="how long a read may trust the generation it saw last")
     stale_seconds: float = Field(
         300.0, ge=0, description="how long reads go on from the cache while the store does not answer; 0 refuses them"

@@ -9,6 +9,8 @@ import httpx
 import orjson
 import pytest
 
+from app.kept import Kept
+from app.reads.page import Answer
 from app.tokens import new_token
 from tests.support.git import Plumbing, git, init
 from tests.support.service import Repo, Running, bring
@@ -118,3 +120,28 @@ def test_a_new_generation_is_asked_anew(source: Path, tokens: dict[str, str], ru
     assert after.json()["oid"] == changed == git(source, "rev-parse", "HEAD").decode().strip()
     assert changed not in before
     assert not _hit(after)
+
+
+def test_none_are_kept_where_there_is_no_room(source: Path, tmp_path: Path) -> None:
+    bring(tmp_path / "store", "kept", source)
+    service = Running(tmp_path / "store", answer_cache_bytes="0")
+    try:
+        answers = [service.repo("kept").ask("/resolve") for _ in range(2)]
+        assert not any(_hit(answer) for answer in answers)
+        assert answers[0].content == answers[1].content
+    finally:
+        service.stop()
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    kept = Kept(64 * 1500)
+    answer = Answer(b"x" * 1000, None, True, 0.5)
+    for number in range(64):
+        kept.put(str(number), answer)
+    assert kept.get("0") == Answer(answer.body, None, True, 0.0)
+    kept.put("64", answer)
+    assert kept.get("1") is None
+    assert kept.get("0") is not None
+    kept.put("large", Answer(b"x" * 1001, None, True, 0.0))
+    kept.put("incomplete", Answer(b"x", None, False, 0.0))
+    assert kept.get("large") is kept.get("incomplete") is None
