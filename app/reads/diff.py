@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from app.reads.base import Params, Row, Tally
+from app.reads.base import Params, Row, Rows, Tally
 from app.reads.changes import change_record, encoded_hunks
+from app.reads.kept import kept
 from app.reads.recent import Recent
 from pack import glob, patch
 from pack.errors import BadParameter, ObjectNotFound, PackhouseError, TooLarge, WrongType
@@ -123,7 +124,15 @@ def head(view: View, params: Params, pin: dict[str, Any]) -> dict[str, Any]:
     return {"commit": pin["head"], "base": pin["base"], "head": pin["head"], "merge_base": pin["merge_base"]}
 
 
-def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Iterator[Row]:
+def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Rows:
+    found = _rows(view, params, pin, tally, position)
+    if not tally.whole or position:
+        return found
+    key = (*_key(view, params, pin), "diff", params["context"], params["whitespace"], tally.max_visits)
+    return kept(key, tally, found)
+
+
+def _rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position: Any) -> Iterator[Row]:
     plan = _plan(view, params, pin, tally)
     for path, reason in plan.skipped:
         tally.skip(path, reason)

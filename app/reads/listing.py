@@ -1,4 +1,4 @@
-"""A whole tree as encoded records, kept for those who ask again: a tree never changes."""
+"""A whole tree as encoded records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from orjson import dumps
 
 from app.reads.base import Batch, Tally
-from app.reads.recent import Recent
+from app.reads.kept import kept
 from pack.corpus import reason_of
 from pack.errors import BadObject, CorruptData, NotFound, TooLarge, WrongType
 from pack.tree import DIRECTORY, EXECUTABLE, REGULAR, Entry
@@ -17,11 +17,6 @@ from pack.treewalk import MAX_DEPTH
 from pack.view import View
 
 _TOGETHER: Final = 256  # records in a batch
-# Bytes of one listing that is kept, and of all of them.
-_KEPT: Final = 8 << 20
-# Batches, and what a walk for them visits.
-_listings: Recent[tuple[list[Batch], int]] = Recent(32 << 20)
-
 _FILES: Final = {mode: b'"mode":"%06o","type":"blob","oid":"' % mode for mode in (REGULAR, EXECUTABLE)}
 
 Encode = Callable[[bytes, Entry], bytes]
@@ -35,21 +30,8 @@ def listing(
 
     `root` is the root tree that urls of submodules come from. Positions are places of a TreeWalk.
     """
-    key = (view.namespace, tree, prefix, sizes, root)
-    known = _listings.get(key)
-    if known is not None and not tally.visits and (tally.max_visits is None or known[1] <= tally.max_visits):
-        tally.visit(known[1])
-        yield from known[0]
-        return
-    made: list[Batch] = []
-    size = 0
-    for batch in _made(view, tree, prefix, sizes, tally, encode):
-        size += len(batch.lines)
-        if size <= _KEPT:
-            made.append(batch)
-        yield batch
-    if size <= _KEPT and not tally.counts:
-        _listings.remember(key, (made, tally.visits), size + 500 * len(made) + 500)
+    key = (view.namespace, "listing", tree, prefix, sizes, root)
+    return kept(key, tally, _made(view, tree, prefix, sizes, tally, encode))
 
 
 def _made(view: View, tree: bytes, prefix: bytes, sizes: bool, tally: Tally, encode: Encode) -> Iterator[Batch]:
