@@ -21,6 +21,8 @@ from pack.limits import Limits
 from storage import s3place
 
 PREFIX = "PACKHOUSE_"
+CREDENTIALS = PREFIX + "CREDENTIAL_"
+"""What variables begin with that hold an upstream's credential; they are no settings."""
 STORE_SCHEMES = ("file", "s3")
 HOME = Path(".packhouse")
 
@@ -181,7 +183,7 @@ def load(**given: Any) -> Settings:
     """
     known = {PREFIX + name.upper(): name for name in Settings.model_fields}
     for variable in os.environ:
-        if variable.startswith(PREFIX) and variable not in known:
+        if variable.startswith(PREFIX) and variable not in known and not variable.startswith(CREDENTIALS):
             near = difflib.get_close_matches(variable, known, n=1, cutoff=0.88)
             if near:
                 raise SettingsError(f"{variable} is not a setting; did you mean {near[0]}?")

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from app.metrics import FAMILIES
 from app.tokens import Tokens
 from tests.conftest import Served
 from tests.services import compose
@@ -296,3 +297,14 @@ def test_the_image_is_built_and_runs() -> None:
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     assert done.stdout.endswith("== good\n")
+
+
+def test_the_docs_name_all_that_can_be_set() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    compose_file = (ROOT / "docker-compose.yml").read_text()
+    variables = set(re.findall(r"\$\{(\w+)", compose_file)) | {"COMPOSE_PROFILES"}
+    assert all(f"`{variable}`" in text for variable in variables)
+    assert "CVE-2025-62506" in text
+    for name in re.findall(r"`(packhouse_[a-z_]+|process_[a-z_]+)", text):
+        assert name in FAMILIES
+    assert all(f"`{name}" in text for name in FAMILIES if name != "packhouse_build_info")

@@ -6,8 +6,12 @@ import pickle
 from pathlib import Path
 
 import pytest
+from pydantic import ByteSize
 
-from app.settings import Settings, SettingsError, load
+from app.fetch.credentials import ENV_PREFIX
+from app.settings import CREDENTIALS, Settings, SettingsError, load
+
+DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
 @pytest.fixture(autouse=True)
@@ -109,3 +113,32 @@ def test_what_an_orchestrator_sets_is_not_ours(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_loopback(host: str, loopback: bool) -> None:
     assert load(host=host).loopback is loopback
+
+
+@pytest.mark.parametrize("name", ["CREDENTIAL_GIT", "CREDENTIAL_FORGE", "CREDENTIAL_DIR"])
+def test_variables_of_credentials_are_no_misspelt_settings(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("PACKHOUSE_" + name, "https://ada:secret@git.example.org")
+    assert load().credentials_dir is None
+    assert CREDENTIALS == ENV_PREFIX
+
+
+def test_the_docs_tell_every_setting() -> None:
+    """One row a setting, with its default and the words of the help text."""
+    rows = [line for line in DOCS.read_text().splitlines() if line.startswith("| `")]
+    for name, field in Settings.model_fields.items():
+        value = field.default
+        if field.default_factory is not None:
+            default = "the processors, at least 2"
+        elif name == "store":
+            default = "`.packhouse/store`"
+        elif value is None or value == ():
+            default = "none"
+        elif isinstance(value, ByteSize):
+            default = value.human_readable(separator=" ").replace(".0 ", " ")
+        elif isinstance(value, bool):
+            default = str(value).lower()
+        elif isinstance(value, (int, float)):
+            default = f"{value:g}" if isinstance(value, float) else str(value)
+        else:
+            default = f"`{value}`"
+        assert f"| `{name.upper()}` | {default} | {field.description} |" in rows
