@@ -20,7 +20,7 @@ from pack.errors import (
     UnbornHead,
     WrongType,
 )
-from pack.objects import COMMIT, EMPTY_TREE, TAG, TREE, TYPE_NAMES
+from pack.objects import COMMIT, TAG, TREE, TYPE_NAMES
 from pack.revparse import Ancestor, Parent, Peel, Rev, Search, Suffix, parse
 from pack.view import Ref, View
 
@@ -201,10 +201,8 @@ def _base(view: View, rev: bytes, name: bytes, hint: int | None) -> tuple[bytes,
 
 
 def _kind(view: View, rev: bytes, oid: bytes) -> int:
-    if oid == EMPTY_TREE:
-        return TREE
     try:
-        return view.objects.header(oid)[0]
+        return view.kind(oid)
     except ObjectNotFound:
         raise RevisionNotFound(f"{show(rev)}: object {oid.hex()} is not in this repository", parameter="rev") from None
 

@@ -3,13 +3,15 @@
 Parents have lower numbers than their children, so going down the numbers meets a commit after everything that reaches
 it: what is to be known of a commit is known at its turn. The places of `Graph.by_time` are by time instead, as git's
 own walk goes; there a commit may be met after its place was passed, where clocks are wrong.
-Marks are bytes, one a commit, so that the next one marked is found without a step for those between.
+Marks are bytes, one a commit, so that the next one marked is found without a step for those between; mostly it is the
+very next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from pack.graph import MANY, NONE
@@ -35,7 +37,7 @@ class _Queue:
     def __init__(self, graph: Graph) -> None:
         self.order, self.places, self.tied = graph.by_time()
         self.times = graph.times
-        self.marks = bytearray(graph.count)
+        self.marks = bytearray(graph.count + 1)
         self.met: dict[int, int] = {}
         self.late: list[tuple[int, int, int]] = []
 
@@ -99,7 +101,9 @@ def scan(
             if not late:
                 break
             n = heappop(late)[2]
-        at = find(_SET, at + 1)
+        at += 1
+        if not marks[at]:
+            at = find(_SET, at)
 
 
 def within(graph: Graph, tips: Sequence[int], hidden: Sequence[int], *, first_parent: bool = False) -> list[int]:
@@ -126,7 +130,9 @@ def _inside(graph: Graph, tips: Sequence[int], hidden: Sequence[int], first_pare
         left += colours[n] == _WANTED
     n = graph.count
     while left:
-        n = rfind(_SET, 0, n)
+        n -= 1
+        if not pending[n]:
+            n = rfind(_SET, 0, n)
         wanted = colours[n] == _WANTED
         if wanted:
             left -= 1
@@ -212,7 +218,9 @@ def dated(graph: Graph, listed: Sequence[int]) -> list[int]:
             if not late:
                 break
             n = heappop(late)[2]
-        at = find(_SET, at + 1)
+        at += 1
+        if not marks[at]:
+            at = find(_SET, at)
     return found
 
 
@@ -259,7 +267,9 @@ def _painted(graph: Graph, wanted: Sequence[int], hidden: Sequence[int]) -> tupl
     fresh = sum(pending)  # of the pending ones, those that are not below a base
     n = graph.count
     while fresh:
-        n = rfind(_SET, 0, n)
+        n -= 1
+        if not pending[n]:
+            n = rfind(_SET, 0, n)
         colour = colours[n]
         if colour < _STALE:
             fresh -= 1
@@ -283,8 +293,8 @@ def _painted(graph: Graph, wanted: Sequence[int], hidden: Sequence[int]) -> tupl
     return counts, bases
 
 
-def reaches(graph: Graph, ancestor: int, descendant: int) -> bool:
-    """Whether `descendant` reaches `ancestor`; a commit reaches itself."""
+def reaches(graph: Graph, ancestor: int, descendant: int, most: float = inf) -> bool | None:
+    """Whether `descendant` reaches `ancestor`; a commit reaches itself. None where `most` commits do not tell."""
     levels, parents_of = graph.levels, graph.parents
     floor = levels[ancestor]
     seen = {descendant}
@@ -293,6 +303,8 @@ def reaches(graph: Graph, ancestor: int, descendant: int) -> bool:
         n = stack.pop()
         if n == ancestor:
             return True
+        if len(seen) > most:
+            return None
         for parent in parents_of(n):
             if parent >= ancestor and (levels[parent] > floor or parent == ancestor) and parent not in seen:
                 seen.add(parent)

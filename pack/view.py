@@ -71,6 +71,7 @@ class View:
         self.generation = generation
         self.namespace = namespace
         self.open_graph: Callable[[], Graph | None] | None = None
+        self._graph: Graph | None = None
         self._links: dict[bytes, Links] = {}
         self._trees: OrderedDict[bytes, list[Entry]] = OrderedDict()
         self._entries = 0
@@ -78,8 +79,13 @@ class View:
 
     @property
     def graph(self) -> Graph | None:
-        """The commit graph, which has some of the commits or all; None where there is none. May raise Need."""
-        return self.open_graph() if self.open_graph is not None else None
+        """The commit graph, which has some of the commits or all; None where there is none. May raise Need.
+
+        Once it was asked for it also serves whoever wants single commits.
+        """
+        if self.open_graph is not None:
+            self._graph = self.open_graph()
+        return self._graph
 
     def commit(self, oid: bytes) -> Commit:
         """The parsed commit; WrongType for any other object."""
@@ -93,6 +99,10 @@ class View:
         known = self._links.get(oid)
         if known is not None:
             return known
+        graph = self._graph
+        n = graph.find(oid) if graph is not None else None
+        if graph is not None and n is not None:
+            return Links(graph.tree(n), tuple(map(graph.oid, graph.parents(n))), graph.times[n])
         try:
             links = commits.links(self.objects.read_as(oid, COMMIT))
         except BadObject as error:
@@ -189,7 +199,7 @@ class View:
     def peeled(self, oid: bytes, kind: int | None = None) -> tuple[bytes, int]:
         """As `peel`, with the type reached."""
         for _ in range(_MAX_TAGS):
-            found = TREE if oid == EMPTY_TREE else self.objects.header(oid)[0]
+            found = self.kind(oid)
             if found == kind or (kind is None and found != TAG):
                 return oid, found
             if found == TAG:
@@ -203,6 +213,14 @@ class View:
                 assert kind is not None
                 raise wrong_type(oid, found, kind)
         raise BadObject(f"tags are nested deeper than {_MAX_TAGS}")
+
+    def kind(self, oid: bytes) -> int:
+        """The type of an object. ObjectNotFound."""
+        if oid == EMPTY_TREE:
+            return TREE
+        if self._graph is not None and self._graph.find(oid) is not None:
+            return COMMIT
+        return self.objects.header(oid)[0]
 
     def tree_of(self, oid: bytes) -> bytes:
         """The tree that an object is or peels to; WrongType for a blob."""

@@ -8,7 +8,8 @@ from pack.view import View
 
 
 def commit_of(view: View, rev: bytes, parameter: str) -> bytes:
-    """The oid of the commit that `rev` names, as resolve_commit has it."""
+    """The oid of the commit that `rev` names, as resolve_commit has it; for reads that walk from there."""
+    _ = view.graph  # what is opened for the walk makes resolving cheap, too
     try:
         return resolve_commit(view, rev)
     except PackhouseError as error:
