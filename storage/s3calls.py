@@ -118,6 +118,10 @@ class Calls:
         them.
         """
         self._closed = True
+        await self.release()
+
+    async def release(self) -> None:
+        """Close the connections of this loop, until it asks again."""
         future = self._clients.pop(asyncio.get_running_loop(), None)
         if future is not None and not future.cancelled() and future.exception() is None:
             await future.result().__aexit__(None, None, None)

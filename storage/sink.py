@@ -49,6 +49,7 @@ class PackSink:
         self._backend = backend
         self._prefix = prefix
         self._upload = upload
+        self._begun = False  # to become visible
 
     @classmethod
     async def open(cls, backend: Backend, owner: str, name: str) -> PackSink:
@@ -75,6 +76,7 @@ class PackSink:
         """Complete a thin pack, make pack and index durable, in that order: git takes an .idx for a sign of its
         .pack. `keep` is given both, for a cache: they are at hand here.
         """
+        self._begun = True
         # What completes a thin pack stands where the trailer came.
         cut = self._upload.size - result.own_end if result.tail else 0
         head = result.header or b""
@@ -97,7 +99,13 @@ class PackSink:
             yield tail
 
     async def abort(self) -> None:
-        """Take the pack back, finished or not; only for packs that no manifest names."""
+        """Take the pack back, finished or not; only for packs that no manifest names.
+
+        What a store that is away does not let go is an orphan for gc: why the pack was given up counts more.
+        """
         await self._upload.abort()
-        await self._backend.delete(self._prefix + layout.index(self.name))
-        await self._backend.delete(self._prefix + layout.pack(self.name))
+        if not self._begun:
+            return
+        for key in (layout.index(self.name), layout.pack(self.name)):
+            with contextlib.suppress(PackhouseError):
+                await self._backend.delete(self._prefix + key)

@@ -579,11 +579,15 @@ async def test_listings_that_lag(backend: S3Backend, proxy: FaultProxy, source: 
 
 async def test_a_store_that_cannot_be_proven(backend: S3Backend, proxy: FaultProxy) -> None:
     """What a server lacks is named."""
+
+    async def ignored(exchange: faults.Exchange) -> None:
+        await exchange.send(faults.Answer(204, ()))
+
     await prepare(backend)
     for plan, lack in (
         (faults.on("ListObjectsV2", faults.alter(faults.without_keys)), "listing"),
         (faults.on("GetObject", announced(3)), "failed to get"),
-        (faults.on("AbortMultipartUpload", faults.refuse(204, "x")), "uploads"),
+        (faults.on("AbortMultipartUpload", ignored), "uploads"),
     ):
         proxy.reset(plan)
         with pytest.raises(StoreUnavailable, match=lack):

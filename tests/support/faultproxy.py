@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -127,9 +128,9 @@ class _Cut(Exception):
 
 
 class FaultProxy:
-    """Runs in a thread of its own until `close`. `requests` are those that came, in order."""
+    """Runs in a thread of its own until `close`. `requests` are those that came, in order. `tls` is for its clients."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(endpoint)
         assert parts.hostname is not None
         assert parts.port is not None
@@ -137,7 +138,9 @@ class FaultProxy:
         self.plan: Plan = lambda request: None
         self.requests: list[Request] = []
         self._sock = socket.create_server(("127.0.0.1", 0))
-        self.endpoint = f"http://127.0.0.1:{self._sock.getsockname()[1]}"
+        self.port = self._sock.getsockname()[1]
+        self.endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+        self._tls = tls
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -165,7 +168,7 @@ class FaultProxy:
         self._loop.close()
 
     async def _main(self) -> None:
-        server = await asyncio.start_server(self._serve, sock=self._sock, limit=_HEAD_MAX)
+        server = await asyncio.start_server(self._serve, sock=self._sock, limit=_HEAD_MAX, ssl=self._tls)
         await self._stop.wait()
         server.close()
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -180,12 +183,28 @@ class FaultProxy:
                 first, *lines = head.decode("latin-1").split("\r\n")
                 method, target, _ = first.split(" ")
                 headers = {k.strip().lower(): v.strip() for k, v in (line.split(":", 1) for line in lines if line)}
-                raw = head + (await _body(reader, headers) if "content-length" in headers else b"")
+                raw = head
+                if headers.get("transfer-encoding", "").lower() == "chunked":
+                    raw += await _chunks(reader)
+                elif "content-length" in headers:
+                    raw += await _body(reader, headers)
                 request = Request(len(self.requests) + 1, method, target, headers, raw)
                 self.requests.append(request)
                 fault = self.plan(request) or passed_on
                 await fault(Exchange(self, request, writer))
         writer.close()
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    """A chunked body as it came."""
+    raw = b""
+    while True:
+        line = await reader.readuntil(b"\r\n")
+        raw += line
+        size = int(line.split(b";")[0], 16)
+        raw += await reader.readexactly(size + 2)
+        if not size:
+            return raw
 
 
 async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
