@@ -141,4 +141,5 @@ def test_the_docs_tell_every_setting() -> None:
             default = f"{value:g}" if isinstance(value, float) else str(value)
         else:
             default = f"`{value}`"
-        assert f"| `{name.upper()}` | {default} | {field.description} |" in rows
+        row = f"| `{name.upper()}` | {default} | {field.description} |"
+        assert row in rows, f"docs/operations.md wants this row: {row}"
