@@ -45,6 +45,7 @@ log = logging.getLogger("packhouse.cache")
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 _Range = tuple[str, int, int]
+_Bringing = asyncio.Task[tuple[Piece, ...]]
 
 _THREADS: Final = 4
 _PIECE: Final = 16 << 20
@@ -81,7 +82,8 @@ class Supplier:
         self._threads = ThreadPoolExecutor(_THREADS, "cache")
         self._requests = asyncio.Semaphore(self.sizes.parallel)
         self._room = _Room(self.sizes.flying)
-        self._flying: dict[tuple[str, str, int], asyncio.Task[tuple[Piece, ...]]] = {}
+        self._flying: dict[tuple[str, str, int], _Bringing] = {}
+        self._readers: Counter[_Bringing] = Counter()
         self._background: set[asyncio.Task[None]] = set()
         self._completing = False
         self._reads: Counter[tuple[str, str]] = Counter()
@@ -115,7 +117,7 @@ class Supplier:
         prefix = layout.repository(handle.owner, handle.name)
         small = not hand and total_of(handle.manifest) <= self.sizes.whole
         wanted = want(files_of(handle.manifest), ranges, small, self.sizes, self.place)
-        tasks: list[asyncio.Task[tuple[Piece, ...]]] = []
+        tasks: list[_Bringing] = []
         pieces: list[Piece] = []
         for each in wanted:
             file = _File(each.file, prefix + each.file.name, shelf)
@@ -125,9 +127,27 @@ class Supplier:
                 self._plan_whole(file, hand, tasks, pieces)
             else:
                 self._plan_blocks(file, each, (turns or {}).get(file.name, 0), hand, tasks, pieces)
-        for brought in await asyncio.gather(*map(asyncio.shield, dict.fromkeys(tasks))):
-            pieces += brought
+        async with self._waiting_for(tuple(dict.fromkeys(tasks))) as waited:
+            for brought in await asyncio.gather(*map(asyncio.shield, waited)):
+                pieces += brought
         return tuple(pieces)
+
+    @asynccontextmanager
+    async def _waiting_for(self, tasks: tuple[_Bringing, ...]) -> AsyncIterator[tuple[_Bringing, ...]]:
+        """While they are waited for. What nobody waits for any more is given up: its readers have left."""
+        self._readers.update(tasks)
+        try:
+            yield tasks
+        finally:
+            for task in tasks:
+                self._readers[task] -= 1
+                if not self._readers[task]:
+                    del self._readers[task]
+                    if not task.done():
+                        # Who comes now must not find it.
+                        for key in [key for key, flying in self._flying.items() if flying is task]:
+                            del self._flying[key]
+                        task.cancel()
 
     async def run(self, handle: Handle, work: Callable[[Handle], _T]) -> _T:
         """The result of `work`, done in a thread as often as it takes to bring what it needs."""
@@ -159,9 +179,7 @@ class Supplier:
 
     # What is missing, and who brings it.
 
-    def _plan_whole(
-        self, file: _File, hand: bool, tasks: list[asyncio.Task[tuple[Piece, ...]]], pieces: list[Piece]
-    ) -> None:
+    def _plan_whole(self, file: _File, hand: bool, tasks: list[_Bringing], pieces: list[Piece]) -> None:
         kept = cache.pieces.get(file.shelf, file.name, -1)
         flying = self._flying.get((file.shelf, file.name, -1))
         if kept is not None:
@@ -171,7 +189,7 @@ class Supplier:
         elif hand or not cache.has(cache.whole_path(file.shelf, file.name), file.file.size):
             tasks.append(self._fly(file, (-1,), self._bring_whole(file, hand)))
 
-    def _plan_sidecar(self, file: _File, hand: bool, tasks: list[asyncio.Task[tuple[Piece, ...]]]) -> None:
+    def _plan_sidecar(self, file: _File, hand: bool, tasks: list[_Bringing]) -> None:
         flying = self._flying.get((file.shelf, file.name, -1))
         if flying is not None and not hand:
             tasks.append(flying)
@@ -184,7 +202,7 @@ class Supplier:
         wanted: Want,
         turn: int,
         hand: bool,
-        tasks: list[asyncio.Task[tuple[Piece, ...]]],
+        tasks: list[_Bringing],
         pieces: list[Piece],
     ) -> None:
         have = set() if hand else cache.block_numbers(file.shelf, file.name)
@@ -207,15 +225,13 @@ class Supplier:
         self._reads[file.shelf, file.name] += 1
         self._consider(file)
 
-    def _fly(
-        self, file: _File, numbers: Iterable[int], work: Coroutine[Any, Any, tuple[Piece, ...]]
-    ) -> asyncio.Task[tuple[Piece, ...]]:
-        """The work as a task of its own: who asked first may go away, others wait for the same."""
+    def _fly(self, file: _File, numbers: Iterable[int], work: Coroutine[Any, Any, tuple[Piece, ...]]) -> _Bringing:
+        """The work as a task of its own: who asked first may go away while others wait for the same."""
         keys = [(file.shelf, file.name, number) for number in numbers]
         task = asyncio.get_running_loop().create_task(work)
         self._flying.update(dict.fromkeys(keys, task))
 
-        def landed(done: asyncio.Task[tuple[Piece, ...]]) -> None:
+        def landed(done: _Bringing) -> None:
             for key in keys:
                 if self._flying.get(key) is done:
                     del self._flying[key]
