@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -43,6 +43,7 @@ from pack.view import Ref
 from storage import generations, layout
 from storage.backend import Backend, NotThere
 from storage.connectivity import Arrived, Checked, check
+from storage.keeper import Keeper
 from storage.manifest import DELETED, READY, TOMBSTONE, Manifest
 from storage.publish import Won, all_refs, insist, prepare
 from storage.repository import Handle, Unopened, glance, open_objects, settle
@@ -342,24 +343,26 @@ class _Attempt:
         async with aclosing(self.work.source.packs(wants, known)) as packs:  # type: ignore[type-var]
             async for chunks in packs:
                 self.meter.enter("receiving")
-                taken = await intake.take(
-                    self.work.backend,
-                    self.work.owner,
-                    self.work.name,
-                    chunks,
-                    self.meter,
-                    limits=self.work.limits,
-                    hash_object=self.work.hash_object,
-                    on_object=self.arrived.on_object,
-                    find_base=base.find,
-                    keep=self._keep if self.work.near is not None else None,
-                )
+                with self._keeper() as keeper:
+                    taken = await intake.take(
+                        self.work.backend,
+                        self.work.owner,
+                        self.work.name,
+                        chunks,
+                        self.meter,
+                        limits=self.work.limits,
+                        hash_object=self.work.hash_object,
+                        on_object=self.arrived.on_object,
+                        find_base=base.find,
+                        keeper=keeper,
+                    )
                 if taken is not None:
                     self.taken.append(taken)
 
-    async def _keep(self, name: str, size: int, chunks: Iterable[bytes]) -> None:
-        if self.work.near is not None:
-            await self.work.near.keep(self.base.handle, name, size, chunks)
+    def _keeper(self) -> contextlib.AbstractContextManager[Keeper | None]:
+        """What leaves a pack in the node's cache, where there is one."""
+        near = self.work.near
+        return contextlib.nullcontext() if near is None else contextlib.closing(Keeper(near, self.base.handle))
 
     async def _check(self, refs: list[AdvertisedRef], target: bytes | None, head_oid: bytes | None) -> Checked:
         manifest = self.base.manifest

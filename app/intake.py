@@ -11,8 +11,9 @@ from pack.late import HashObject
 from pack.limits import Limits
 from pack.stream import StreamParser
 from storage.backend import Backend
+from storage.keeper import Keeper
 from storage.manifest import PackRecord
-from storage.sink import Keep, PackSink
+from storage.sink import PackSink
 
 FindBase = Callable[[bytes], tuple[int, bytes] | None]
 OnObject = Callable[[int, bytes, int, bytes], None]
@@ -40,11 +41,11 @@ async def take(
     hash_object: HashObject | None = None,
     on_object: OnObject,
     find_base: FindBase,
-    keep: Keep | None = None,
+    keeper: Keeper | None = None,
 ) -> Taken | None:
     """Store a pack and its index; None for one without objects. On any error nothing of it stays.
 
-    `keep` is given them as well, for the node's cache.
+    `keeper` is given them as well, for the node's cache.
 
     PackError and its kinds name the object and the offset; StoreUnavailable; whatever `chunks` and `meter` raise.
     """
@@ -70,6 +71,8 @@ async def take(
 
         async for chunk in _gathered(chunks):
             await sink.write(chunk)
+            if keeper is not None:
+                await keeper.grow(sink.size)
             parser.feed(chunk)
             show()
         meter.enter("resolving")
@@ -79,7 +82,7 @@ async def take(
             await sink.abort()
             return None
         meter.enter("indexing")
-        return Taken(sink, await sink.finish(result, write_index(result), keep))
+        return Taken(sink, await sink.finish(result, write_index(result), keeper.keep if keeper else None))
     except PackTruncated as error:
         await sink.abort()
         error.extra.setdefault("received", sink.size)

@@ -18,6 +18,8 @@ from typing import NamedTuple
 from storage.cache import Place
 
 ABANDONED = 6 * 3600.0
+CLAIM = ".claim"
+"""Ends the names of files in `spool` that stand for spools; they are locked while these are in use."""
 _EMPTY = 60.0
 _PAGE = 4096
 _LOOK_SECONDS = 60.0
@@ -130,7 +132,7 @@ class Evictor:
             for entry in entries:
                 with contextlib.suppress(OSError):
                     found = entry.stat(follow_symlinks=False)
-                    if now - found.st_mtime > ABANDONED:
+                    if now - found.st_mtime > ABANDONED or (entry.name.endswith(CLAIM) and _is_free(entry.path)):
                         os.unlink(entry.path)  # noqa: PTH108
                     else:
                         total += _on_disk(found.st_size)
@@ -143,6 +145,18 @@ class Evictor:
             with contextlib.suppress(OSError):
                 if folder != self.place.data and now - os.stat(folder).st_mtime > _EMPTY:  # noqa: PTH116
                     os.rmdir(folder)  # noqa: PTH106
+
+
+def _is_free(path: str) -> bool:
+    """Whether nobody holds the lock of a file."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
 
 
 def _on_disk(size: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import os
 import shutil
 import threading
@@ -18,7 +18,8 @@ from pack.reader import Need
 from storage import cache, descriptors, sources, views
 from storage.backend import Backend
 from storage.cache import Pieces, Place
-from storage.evict import ABANDONED, Evictor
+from storage.evict import ABANDONED, CLAIM, Evictor
+from storage.keeper import Keeper
 from storage.repository import Handle, Repositories, open_view
 from storage.sources import CachedSource
 from storage.supply import Errand, Supplier
@@ -26,6 +27,7 @@ from storage.wanted import Sizes
 from tests.storage.support import NAME, OWNER, ingest
 from tests.support.generate import Repositories as Generated
 from tests.support.git import git
+from tests.support.node import bring
 from tests.support.remote import RemoteBackend
 
 BLOCK = 4096
@@ -475,4 +477,48 @@ def test_what_is_missing_is_remembered_for_a_while(folder: Path, monkeypatch: py
     assert source.probe("packhouse/graph-x") == 5
 
 
-logging.getLogger("packhouse.cache").setLevel(logging.WARNING)
+# Packs on their way into the store
+
+
+async def test_an_ingested_pack_is_here_already(backend: RemoteBackend, folder: Path, repositories: Generated) -> None:
+    near = Near(backend, folder)
+    source = repositories["history"]
+    await bring(backend, "r", source, near.supplier)
+    handle = await near.repositories.handle("tests", "r")
+    backend.take()
+
+    def read(handle: Handle) -> dict[bytes, bytes]:
+        view = open_view(handle)
+        return {oid: view.objects.read(oid)[1] for pack in view.objects.packs for oid in pack.index.oids()}
+
+    assert await near.repositories.read(handle, read) == expected(source)
+    assert backend.take() == []
+    assert not list(Path(near.place.temporary).iterdir())
+
+
+async def test_what_is_spooled_takes_room(backend: RemoteBackend, folder: Path, repositories: Generated) -> None:
+    await ingest(backend, repositories["linear"])
+    near = Near(backend, folder, budget=1_000_000)
+    files = [fill(near.place, f"pack-{number}.pack", 10_000, 1000 - number) for number in range(70)]
+    with contextlib.closing(Keeper(near.supplier, await near.handle())) as keeper:
+        for size in range(0, 600_000, 20_000):
+            await keeper.grow(size)
+        near.supplier.evictor.run()
+        assert sum(file.exists() for file in files) < 33
+        claims = list(Path(near.place.temporary).iterdir())
+        assert len(claims) == 1
+        assert claims[0].stat().st_size >= 580_000
+        assert claims[0].stat().st_blocks == 0
+    assert not list(Path(near.place.temporary).iterdir())
+
+
+def test_claims_of_the_dead_go(folder: Path) -> None:
+    place = Place(str(folder))
+    fill(place, "x.pack", 1000, 10)
+    claim = Path(place.temporary) / f"dead{CLAIM}"
+    claim.write_bytes(b"")
+    os.truncate(claim, 1 << 40)
+    evictor = Evictor(place, 1 << 20)
+    evictor.run()
+    assert not claim.exists()
+    assert evictor.total == 4096

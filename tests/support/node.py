@@ -20,6 +20,7 @@ from app.source import local
 from storage import views
 from storage.cache import Place
 from storage.repository import Repositories
+from storage.supply import Supplier
 from storage.wanted import Sizes
 from tests.support.remote import RemoteBackend
 from tests.support.service import OWNER, query
@@ -27,12 +28,12 @@ from tests.support.service import OWNER, query
 _COUNTS = re.compile(r"requests=([0-9]+) bytes=([0-9]+)")
 
 
-async def bring(backend: RemoteBackend, name: str, path: Path) -> Outcome:
-    """Ingest a local repository as `tests/{name}`."""
+async def bring(backend: RemoteBackend, name: str, path: Path, supplier: Supplier | None = None) -> Outcome:
+    """Ingest a local repository as `tests/{name}`, through a cache of its own unless one is given."""
     settings = Settings(store=str(backend.root))
     await Registry(backend, Repositories(backend), settings).register_local(OWNER, name, path.as_uri())
     async with local(path) as source:
-        return await ingest(backend, OWNER, name, source)
+        return await ingest(backend, OWNER, name, source, supplier=supplier)
 
 
 class Node:
