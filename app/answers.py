@@ -28,6 +28,7 @@ from app.reads.raw import Found
 from app.receipts import Receipt
 from app.tokens import Bearer, Verb
 from pack.errors import BadParameter, CorruptObject, CursorExpired, ObjectNotFound, RepoNotFound
+from pack.history import History
 from pack.objects import TYPE_NAMES
 from pack.reader import Need
 from storage.repository import Unopened, glance, open_view
@@ -75,6 +76,13 @@ class Views:
         else:
             self._views.move_to_end(key)
         return view
+
+    async def graph(self, view: View) -> bool:
+        """Whether the view has a commit graph, which is open then."""
+        if not view.has_graph:
+            # Reading and checking a large one can take a while.
+            await anyio.to_thread.run_sync(History, view)
+        return view.has_graph
 
     def glance(self, handle: Handle) -> View:
         """The view as far as it can be had without opening packs: asking it for an object may be Unopened."""
@@ -192,7 +200,9 @@ class Reads:
                 if placing.by_refs(operation, params):
                     return page.page(self._views.glance(handle), work)
                 view = await self._views.open(handle)
-                if placing.page_on_loop(operation, params, view):
+                if placing.page_on_loop(operation, params, view) or (
+                    placing.by_graph(operation, params) and await self._views.graph(view)
+                ):
                     return page.page(view, work)
                 return cast(
                     page.Answer, await self._work(handle, "app.reads.page:work_page", replace(work, handle=handle))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from app.operations import Operation
 from app.reads.base import Params
+from pack.order import DEFAULT
 from pack.revision import locate
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 LOOP_BYTES: Final = 256 * 1024
 LOOP_TREE_BYTES: Final = 32 * 1024
 LOOP_RECORDS: Final = 1000
+LOOP_COMMITS: Final = 100
 LOOP_REVS: Final = 20
 
 # Revisions that may have to walk or search before they name something.
@@ -44,6 +46,19 @@ def single_on_loop(operation: Operation, params: Params, view: View) -> bool:
     if len(revs) > LOOP_REVS or walks(revs):
         return False
     return operation.module != "blob" or _size(view, params) <= LOOP_BYTES
+
+
+def by_graph(operation: Operation, params: Params) -> bool:
+    """Whether the event loop makes this page of a log itself, where the commit graph is open: a short one, from tips.
+
+    Filters may have to look at any number of commits before they let one through.
+    """
+    if operation.module != "log" or params["order"] != DEFAULT or params["cursor"] is not None:
+        return False
+    if any(params[name] for name in ("path", "not", "follow", "author", "message")) or params["until"] is not None:
+        return False
+    limit = params["limit"] or operation.default_limit
+    return limit <= LOOP_COMMITS and len(params["rev"]) <= LOOP_REVS and not walks(params["rev"])
 
 
 def page_on_loop(operation: Operation, params: Params, view: View) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pack import commit as commits
@@ -62,6 +62,14 @@ class Refs(Protocol):
         ...
 
 
+class OpenGraph(Protocol):
+    """Gives the commit graph: that of all packs (`whole`), one of some of them, or None. May raise Need."""
+
+    @property
+    def whole(self) -> bool: ...
+    def __call__(self) -> Graph | None: ...
+
+
 class View:
     """Objects and refs together, with small caches of what walks ask for again and again."""
 
@@ -70,7 +78,7 @@ class View:
         self.refs = refs
         self.generation = generation
         self.namespace = namespace
-        self.open_graph: Callable[[], Graph | None] | None = None
+        self.open_graph: OpenGraph | None = None
         self._graph: Graph | None = None
         self._links: dict[bytes, Links] = {}
         self._trees: OrderedDict[bytes, list[Entry]] = OrderedDict()
@@ -86,6 +94,11 @@ class View:
         if self.open_graph is not None:
             self._graph = self.open_graph()
         return self._graph
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether the graph is open, and has all commits of the packs."""
+        return self._graph is not None and self.open_graph is not None and self.open_graph.whole
 
     def commit(self, oid: bytes) -> Commit:
         """The parsed commit; WrongType for any other object."""

@@ -79,7 +79,8 @@ class Graphs:
 class Opener:
     """Gives a view the graph of its packs, or while that is not there, the one of packs that came earlier.
 
-    A graph that is missing or damaged is wanted; one that is in use is looked for now and then, too.
+    A graph that is missing or damaged is wanted; one that is in use is looked for now and then, too. `whole` says that
+    the graph of all packs is open, so that the next call costs next to nothing.
     """
 
     def __init__(self, graphs: Graphs, handle: Handle) -> None:
@@ -88,17 +89,17 @@ class Opener:
         self._names = [record.name for record in handle.manifest.packs]
         self._derived = made_from(self._names)
         self._graph: Graph | None = None
-        self._whole = False
+        self.whole = False
         self._looked = -_LOOK_SECONDS
 
     def __call__(self) -> Graph | None:
         now = time.monotonic()
-        if self._whole and self._graph is not None and self._graph.damage is not None:
+        if self.whole and self._graph is not None and self._graph.damage is not None:
             # Its columns are good: it stays until there is another one.
-            self._whole, self._looked = False, now
+            self.whole, self._looked = False, now
             self._graphs.spoil(self._derived)
         if now - self._looked >= _LOOK_SECONDS and self._names:
-            if not self._whole:
+            if not self.whole:
                 self._look()
             elif not self._graphs.is_there(self._derived):
                 want(self._handle, KIND, self._derived)
@@ -108,7 +109,7 @@ class Opener:
     def _look(self) -> None:
         try:
             self._graph = self._graphs.get(self._derived, self._lost)
-            self._whole = True
+            self.whole = True
             return
         except MissingSidecar:
             want(self._handle, KIND, self._derived)

@@ -71,6 +71,17 @@ def _closed(view: View, oids: list[bytes]) -> list[bytes]:
     return list(found)
 
 
+class Opened:
+    """What a view's `open_graph` is."""
+
+    def __init__(self, graph: Graph, whole: bool = True) -> None:
+        self.graph = graph
+        self.whole = whole
+
+    def __call__(self) -> Graph:
+        return self.graph
+
+
 def opening(state: str) -> Callable[..., View]:
     """As `open_git_dir`, with a graph in this state."""
     graphs: dict[Any, Graph] = {}
@@ -80,7 +91,7 @@ def opening(state: str) -> Callable[..., View]:
         key = (str(path), len(view.objects))
         if key not in graphs:
             graphs[key] = graph_of(view, state)
-        view.open_graph = lambda: graphs[key]
+        view.open_graph = Opened(graphs[key], state != "part")
         return view
 
     return open_with_graph
