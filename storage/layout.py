@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import sha256
 
 from pack.errors import BadParameter
@@ -92,11 +92,6 @@ def table(stem: str) -> str:
 def pack_set(names: Iterable[str]) -> str:
     """What sidecars are named by: 40 hex digits that stand for a set of packs."""
     return sha256("\n".join(sorted(names)).encode()).hexdigest()[:40]
-
-
-def pack_sets(names: Sequence[str]) -> list[str]:
-    """The set of these packs, and those that it grew from as packs were added: a sidecar may stand on theirs."""
-    return [pack_set(names[:count]) for count in range(1, len(names) + 1)]
 
 
 def sidecar(kind: str, pack_set: str, version: int) -> str:
