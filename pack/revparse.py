@@ -10,12 +10,14 @@ What git takes beyond this needs a work tree, an index or a reflog, or names mor
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from pack.errors import BadRevision
 from pack.objects import TYPE_NUMBERS
 
 MAX_LENGTH: Final = 4096
+_SHORT: Final = 128
 _MAX_NUMBER: Final = (1 << 31) - 1
 _STEP = re.compile(rb"([~^])([0-9]*)\Z")
 _KINDS: Final[dict[bytes, int | None]] = {**TYPE_NUMBERS, b"": None, b"object": 0}
@@ -59,6 +61,10 @@ class Rev(NamedTuple):
 
 def parse(rev: bytes) -> Rev:
     """Take a revision apart; BadRevision where it is none."""
+    return _known(rev) if len(rev) <= _SHORT else _parse(rev)
+
+
+def _parse(rev: bytes) -> Rev:
     if not rev:
         raise BadRevision("the revision is empty")
     if len(rev) > MAX_LENGTH:
@@ -81,6 +87,9 @@ def parse(rev: bytes) -> Rev:
     base, suffixes = _suffixes(rev, left)
     _check_base(rev, base)
     return Rev(base, suffixes, path)
+
+
+_known = lru_cache(4096)(_parse)  # the same few are asked for all the time
 
 
 def _colon(rev: bytes) -> int:

@@ -1,9 +1,9 @@
-"""A whole tree as encoded records."""
+"""A whole tree, and a directory, as encoded records."""
 
 from __future__ import annotations
 
 from binascii import hexlify
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orjson import dumps
@@ -18,6 +18,7 @@ from pack.view import View
 
 _TOGETHER: Final = 256  # records in a batch
 _FILES: Final = {mode: b'"mode":"%06o","type":"blob","oid":"' % mode for mode in (REGULAR, EXECUTABLE)}
+_ENTRIES: Final = {**_FILES, DIRECTORY: b'"mode":"%06o","type":"tree","oid":"' % DIRECTORY}
 
 Encode = Callable[[bytes, Entry], bytes]
 """(path, entry) → its record: for all but regular files with a readable name and a known size."""
@@ -32,6 +33,22 @@ def listing(
     """
     key = (view.namespace, "listing", tree, prefix, sizes, root)
     return kept(key, tally, _made(view, tree, prefix, sizes, tally, encode))
+
+
+def directory(
+    view: View, tree: bytes, prefix: bytes, sizes: bool, after: Sequence[int] | None, tally: Tally, encode: Encode
+) -> Iterator[tuple[bytes, list[int]]]:
+    """A row for each entry of `tree` itself, in stored order, behind the place `after`."""
+    middles = _FILES if sizes else _ENTRIES
+    visit = tally.visit
+    entries = view.tree(tree)
+    for number in range(after[0] + 1 if after else 0, len(entries)):
+        entry = entries[number]
+        path = prefix + entry.name
+        yield _line(view, path, entry, sizes, middles) or encode(path, entry), [number]
+        if not visit():
+            tally.stop([number])
+            return
 
 
 def _made(view: View, tree: bytes, prefix: bytes, sizes: bool, tally: Tally, encode: Encode) -> Iterator[Batch]:
@@ -83,9 +100,9 @@ def _below(view: View, path: bytes, oid: bytes, depth: int, tally: Tally) -> lis
         return None
 
 
-def _line(view: View, path: bytes, entry: Entry, sizes: bool) -> bytes | None:
-    """The record of a regular file with nothing odd about it."""
-    middle = _FILES.get(entry.mode)
+def _line(view: View, path: bytes, entry: Entry, sizes: bool, middles: Mapping[int, bytes] = _FILES) -> bytes | None:
+    """The record of an entry of the common modes with nothing odd about it."""
+    middle = middles.get(entry.mode)
     if middle is None:
         return None
     try:

@@ -10,7 +10,7 @@ from orjson import dumps
 
 from app.reads.base import Params, Rows, Tally, b64, from_b64, named
 from app.reads.commit import commit_record
-from app.reads.listing import listing
+from app.reads.listing import directory, listing
 from app.reads.scope import Scope
 from app.reads.stat import submodule_urls
 from pack.corpus import reason_of
@@ -59,6 +59,10 @@ def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position
     if tally.whole and recursive and scope.whole and position is None and not params["last_commit"]:
         tree, root = bytes.fromhex(pin["tree"]), pin["root"]
         yield from listing(view, tree, scope.prefix, params["sizes"], root, tally, records.encoded)
+        return
+    if not recursive and scope.whole and not params["last_commit"]:
+        tree = bytes.fromhex(pin["tree"])
+        yield from directory(view, tree, scope.prefix, params["sizes"], position, tally, records.encoded)
         return
     walk = TreeWalk(
         view,
