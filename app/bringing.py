@@ -17,6 +17,7 @@ from app.progress import Meter
 from app.registry import Registry
 from app.settings import Settings
 from app.store import open_store
+from app.warming import warm
 from pack.errors import Conflict
 from storage import generations, publish
 from storage.backend import Backend
@@ -79,6 +80,7 @@ async def bring(settings: Settings, target: str, called: tuple[str, str] | None,
         # It can be read already; this makes it quick.
         await join(backend, supplier, settings, named.owner, named.name)
         await build(backend, supplier, named.owner, named.name)
+        await warm(backend, supplier, settings, named.owner, named.name)
     finally:
         if supplier is not None:
             await supplier.close()

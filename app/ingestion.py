@@ -32,6 +32,7 @@ from app.progress import Meter
 from app.settings import Settings
 from app.source import HttpSource, Source, local
 from app.store import open_store
+from app.warming import warm
 from pack.errors import Cancelled, PackhouseError, RepoNotFound, UnsupportedUpstream
 from pack.libgit import detecting_hash
 from storage import generations
@@ -148,10 +149,14 @@ async def _main(order: Order, parent: Parent) -> None:
 
 
 async def _derive(order: Order, backend: Backend, supplier: Supplier | None, parent: Parent) -> None:
-    """Join packs where they are many, and make the sidecars of what is published. Where that fails, reads will ask."""
+    """Join packs where they are many, and make the sidecars of what is published and what a search of it needs.
+
+    Where that fails, reads will ask.
+    """
     try:
         await join(backend, supplier, order.settings, order.owner, order.name, parent.check)
         await build(backend, supplier, order.owner, order.name, check=parent.check)
+        await warm(backend, supplier, order.settings, order.owner, order.name, parent.check)
     except PackhouseError as error:
         if not parent.cancelled:
             log.warning("sidecars of %s/%s could not be made: %s", order.owner, order.name, error.detail)

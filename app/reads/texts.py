@@ -122,6 +122,12 @@ def texts_of(view: View, tree: bytes, prefix: bytes) -> Texts:
     return found
 
 
+def was_searched(namespace: str) -> bool:
+    """Whether this node has the text of some tree of a repository."""
+    shelf = shelf_of(namespace)
+    return shelf is not None and shelf.latest(KIND, "-end") is not None
+
+
 def forget() -> None:
     """Let go of all text in memory."""
     _texts.clear()
