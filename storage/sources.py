@@ -115,10 +115,12 @@ class CachedSource:
         self.place = place
         self.shelf = shelf
         self._sizes: dict[str, int] = {}
+        self._paths: dict[str, str] = {}
         self._in_blocks: set[str] = set()
 
     def expect(self, name: str, size: int) -> None:
         self._sizes[name] = size
+        self._paths[name] = cache.whole_path(self.shelf, name)
 
     def read(self, name: str, offset: int, length: int) -> bytes:
         size = self._sizes[name]
@@ -201,7 +203,7 @@ class CachedSource:
         return False
 
     def _of_whole(self, name: str, offset: int, length: int) -> bytes | None:
-        data = self._pread(cache.whole_path(self.shelf, name), self._sizes[name], offset, length)
+        data = self._pread(self._paths[name], self._sizes[name], offset, length)
         if data is None:
             kept = cache.pieces.get(self.shelf, name, -1)
             data = None if kept is None else kept[offset : offset + length]
@@ -232,10 +234,13 @@ class CachedSource:
         """None where the file is not there, not of its size, or cannot be read."""
         try:
             file = descriptors.get(path)
-            if not file.stamp():
+            if time.monotonic() - file.stamped >= descriptors.STAMP_SECONDS and not file.stamp():
                 descriptors.forget(path)
                 file = descriptors.get(path)
             if file.size == size:
+                data = os.pread(file.fd, length, offset)
+                if len(data) == length:
+                    return data
                 data = file.read(offset, length)
                 if len(data) == length:
                     return data

@@ -53,6 +53,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HELD_BYTES: Final = 256 << 20
 _QUIET_SECONDS: Final = 60.0
 _AWAY_SECONDS: Final = 5.0
+_COUNTED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +223,8 @@ class Supplier:
         taken = have | {number for shelf, name, number in self._flying if (shelf, name) == (file.shelf, file.name)}
         spans = spans_of(missing, taken, file.file, window, self.sizes, self.place)
         tasks.extend(self._fly(file, span.blocks, self._bring_blocks(file, span, hand)) for span in spans)
+        if len(self._reads) > _COUNTED:
+            self._reads.clear()
         self._reads[file.shelf, file.name] += 1
         self._consider(file)
 
