@@ -319,11 +319,13 @@ async def _lease(backend: Backend, key: str) -> AsyncIterator[bool]:
         if not await backend.create(key, _written(nonce)):
             yield False
             return
-    renewing = asyncio.get_running_loop().create_task(_renew(backend, key, nonce))
+    over = asyncio.Event()
+    renewing = asyncio.get_running_loop().create_task(_renew(backend, key, nonce, over))
     try:
         yield True
     finally:
-        renewing.cancel()
+        # A write that is under way must not come after the end.
+        over.set()
         await asyncio.gather(renewing, return_exceptions=True)
         with contextlib.suppress(PackhouseError):
             await backend.delete(key)
@@ -341,8 +343,11 @@ async def _held(backend: Backend, key: str) -> bool:
         return False
 
 
-async def _renew(backend: Backend, key: str, nonce: str) -> None:
-    while True:
-        await asyncio.sleep(LEASE_SECONDS / 4)
-        with contextlib.suppress(PackhouseError):
-            await backend.put(key, _written(nonce))
+async def _renew(backend: Backend, key: str, nonce: str, over: asyncio.Event) -> None:
+    while not over.is_set():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEASE_SECONDS / 4):
+                await over.wait()
+        if not over.is_set():
+            with contextlib.suppress(PackhouseError):
+                await backend.put(key, _written(nonce))
