@@ -80,14 +80,10 @@ class Searcher:
         found = seek(buffer, pos, end)
         return -1 if found is None else found[0]
 
-    @property
-    def simple(self) -> bool:
-        """Whether there is but one pattern, so that `lines` can be asked."""
-        return len(self.patterns) == 1
-
     def lines(self, buffer: bytes, start: int, end: int) -> Iterator[Line]:
-        """The lines of one file in which the one pattern matches, neither numbered nor with context."""
-        return lines(self.patterns[0], buffer, start, end)
+        """The lines of one file with a match, by line and then by pattern: neither numbered nor with context."""
+        each = [lines(pattern, number, buffer, start, end) for number, pattern in enumerate(self.patterns)]
+        return each[0] if len(each) == 1 else merge(*each)
 
     def hits(
         self, buffer: bytes, start: int, end: int, options: Options = Options(), resume: Resume | None = None
@@ -98,11 +94,10 @@ class Searcher:
         return _shown(buffer, start, end, found, options, resume)
 
     def _numbered(self, buffer: bytes, at: int, end: int, line: int) -> Numbered:
-        each = [_found(pattern, i, buffer, at, end) for i, pattern in enumerate(self.patterns)]
-        for found in each[0] if len(each) == 1 else merge(*each):
-            line += buffer.count(b"\n", at, found.start)
-            at = found.start
-            yield line, found
+        for start, pattern, stop, columns, cut in self.lines(buffer, at, end):
+            line += buffer.count(b"\n", at, start)
+            at = start
+            yield line, _Found(start, pattern, stop, [columns] if isinstance(columns, tuple) else columns, cut)
 
 
 class _Found(NamedTuple):
@@ -114,11 +109,6 @@ class _Found(NamedTuple):
 
 
 Numbered = Iterator[tuple[int, _Found]]
-
-
-def _found(pattern: Pattern, number: int, buffer: bytes, pos: int, end: int) -> Iterator[_Found]:
-    for start, stop, columns, cut in lines(pattern, buffer, pos, end):
-        yield _Found(start, number, stop, [columns] if isinstance(columns, tuple) else columns, cut)
 
 
 def _shown(

@@ -15,23 +15,23 @@ MAX_COLUMNS: Final = 1000
 # To find all matches of a line is quadratic in the worst case: this bounds the bytes that one line may have looked at.
 _LINE_WORK: Final = 64 << 20
 
-# (start of the line, its end without the newline, the one match or a list of them, whether there may be more); matches
-# are offsets into the line.
-Line = tuple[int, int, "Span | list[Span]", bool]
+# (start of the line, number of the pattern, end of the line without its newline, the one match or a list of them,
+# whether there may be more); matches are offsets into the line.
+Line = tuple[int, int, int, "Span | list[Span]", bool]
 
 
-def lines(pattern: Pattern, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
+def lines(pattern: Pattern, number: int, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
     """The lines from `pos`, the start of one, up to `end` where the pattern matches; empty matches have no columns."""
     if pattern.word:
-        return _by_word(pattern, buffer, pos, end)
+        return _by_word(pattern, number, buffer, pos, end)
     if pattern.needle is not None:
-        return _by_literal(pattern.needle, buffer, pos, end)
+        return _by_literal(pattern.needle, number, buffer, pos, end)
     if pattern.part is not None:
-        return _by_part(pattern, pattern.part, buffer, pos, end)
-    return _by_pattern(pattern, buffer, pos, end)
+        return _by_part(pattern, pattern.part, number, buffer, pos, end)
+    return _by_pattern(pattern, number, buffer, pos, end)
 
 
-def _by_literal(needle: bytes, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
+def _by_literal(needle: bytes, number: int, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
     size = len(needle)
     find = buffer.find
     backwards = buffer.rfind
@@ -44,7 +44,7 @@ def _by_literal(needle: bytes, buffer: bytes, pos: int, end: int) -> Iterator[Li
         right = left + size
         following = find(needle, right, end)
         if not 0 <= following < pos:
-            yield start, pos, (left - start, right - start), False
+            yield start, number, pos, (left - start, right - start), False
             left = following
             continue
         columns = [(left - start, right - start)]
@@ -57,10 +57,10 @@ def _by_literal(needle: bytes, buffer: bytes, pos: int, end: int) -> Iterator[Li
                 break
             columns.append((left - start, left - start + size))
             left = find(needle, left + size, end)
-        yield start, pos, columns, cut
+        yield start, number, pos, columns, cut
 
 
-def _by_part(pattern: Pattern, part: bytes, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
+def _by_part(pattern: Pattern, part: bytes, number: int, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
     find = pattern.find
     locate = buffer.find
     began, fruitless = pos, 0
@@ -78,14 +78,14 @@ def _by_part(pattern: Pattern, part: bytes, buffer: bytes, pos: int, end: int) -
             continue
         left, right = span
         if locate(part, right, stop) < 0:
-            yield start, stop, (left - start, right - start), False
+            yield start, number, stop, (left - start, right - start), False
         else:
             columns, cut = _columns(pattern, buffer, start, stop, span)
-            yield start, stop, columns, cut
+            yield start, number, stop, columns, cut
     pattern.weigh(fruitless, end - began)
 
 
-def _by_pattern(pattern: Pattern, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
+def _by_pattern(pattern: Pattern, number: int, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
     find = pattern.find
     locate = buffer.find
     while pos < end:
@@ -100,11 +100,11 @@ def _by_pattern(pattern: Pattern, buffer: bytes, pos: int, end: int) -> Iterator
         if stop < 0:
             stop = end
         columns, cut = _columns(pattern, buffer, start, stop, span)
-        yield start, stop, columns, cut
+        yield start, number, stop, columns, cut
         pos = stop + 1
 
 
-def _by_word(pattern: Pattern, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
+def _by_word(pattern: Pattern, number: int, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
     find = pattern.find
     while pos < end:
         found = find(buffer, pos, end)
@@ -120,7 +120,7 @@ def _by_word(pattern: Pattern, buffer: bytes, pos: int, end: int) -> Iterator[Li
         span = pattern.first(buffer, start, start, stop, found)
         if span is not None:
             columns, cut = _columns(pattern, buffer, start, stop, span)
-            yield start, stop, columns, cut
+            yield start, number, stop, columns, cut
         pos = stop + 1
 
 

@@ -95,7 +95,8 @@ class _Run:
         self._tags = [named("pattern", pattern.text) for pattern in searcher.patterns]
         if len(self._tags) == 1:
             self._tags = [{}]
-        self._plain = searcher.simple and not options.before and not options.after
+        self._plain = not options.before and not options.after
+        self._ends = [_end(tag) for tag in self._tags]
         # Encoded records of a list that nobody cuts, their bytes, and the position behind the last one.
         self._lines: list[bytes] = []
         self._size = 0
@@ -169,60 +170,66 @@ class _Run:
             yield record, (hit.start - begin, hit.line, hit.pattern, hit.nth, hit.shown)
 
     def _lines_of(self, segment: Segment, index: int) -> Rows:
-        """The same for one pattern without context: most searches are that, and all their cost is here."""
+        """The same without context: most searches are that, and all their cost is here."""
         buffer, begin, place = segment.buffer, segment.starts[index], segment.places[index]
         marks, count = segment.marks, buffer.count
         path = named("path", segment.paths[index])
         front = dumps(path)[:-1]
-        most, whole, lines, size = self._options.max_lines, self._tally.whole, self._lines, self._size
+        ends, whole, lines, size = self._ends, self._tally.whole, self._lines, self._size
+        most = self._options.max_lines
         before = segment.newlines(begin) - 1
-        nth = start = line = 0
-        for start, stop, columns, cut in self._searcher.lines(buffer, begin, segment.ends[index]):
-            nth += 1
-            mark = start // STEP
-            line = marks[mark] + count(b"\n", mark * STEP, start) - before
+        nth = line = told = 0
+        last = -1
+        for start, pattern, stop, columns, cut in self._searcher.lines(buffer, begin, segment.ends[index]):
+            if start != last:
+                if nth == most:
+                    break
+                nth += 1
+                last = start
+                mark = start // STEP
+                line = marks[mark] + count(b"\n", mark * STEP, start) - before
             try:
                 text = dumps(buffer[start:stop].decode()) if stop - start <= LINE_BYTES and not cut else None
             except UnicodeDecodeError:
                 text = None
             if text is not None:
-                back = _BACKS[columns] if isinstance(columns, tuple) else _back(columns)
-                record = b'%b,"line":%d,"text":%b%b' % (front, line, text, back)
+                spans = _SPANS[columns] if isinstance(columns, tuple) else dumps(columns)
+                record = b'%b,"line":%d,"text":%b,"columns":%b%b' % (front, line, text, spans, ends[pattern])
             else:
-                spans = [columns] if isinstance(columns, tuple) else columns
-                record = dumps(_record(path, buffer, Hit(line, start, stop, 0, spans, cut, [], [], nth, line - 1), {}))
+                found = [columns] if isinstance(columns, tuple) else columns
+                hit = Hit(line, start, stop, pattern, found, cut, [], [], nth, line - 1)
+                record = dumps(_record(path, buffer, hit, self._tags[pattern]))
             if not whole:
-                yield record, [place, start - begin, line, 0, nth, line - 1]
-            else:
-                lines.append(record)
-                size += len(record)
-                if size > _BATCH_BYTES:
-                    self._position = [place, start - begin, line, 0, nth, line - 1]
-                    yield self._batch()
-                    size = 0
-            if nth == most:
-                break
+                yield record, [place, start - begin, line, pattern, nth, line - 1]
+                continue
+            lines.append(record)
+            size += len(record)
+            told = pattern
+            if size > _BATCH_BYTES:
+                self._position = [place, start - begin, line, pattern, nth, line - 1]
+                yield self._batch()
+                size = 0
         if nth:
-            self._position = [place, start - begin, line, 0, nth, line - 1]
+            self._position = [place, last - begin, line, told, nth, line - 1]
             self._size = size
 
 
-def _back(columns: list[Span]) -> bytes:
-    """The end of a record that shows no context."""
-    return b',"columns":%b,"before":[],"after":[]}' % dumps(columns)
+def _end(tag: dict[str, str]) -> bytes:
+    """The end of a record without context, behind its columns."""
+    return b',"before":[],"after":[]' + (b"," + dumps(tag)[1:] if tag else b"}")
 
 
-class _Backs(dict[Span, bytes]):
-    """The ends of records with one match, remembered for the few thousand that occur."""
+class _Spans(dict[Span, bytes]):
+    """Single matches as JSON, remembered for the few thousand that occur."""
 
     def __missing__(self, span: Span) -> bytes:
-        back = _back([span])
+        encoded = dumps([span])
         if len(self) < 1 << 14:
-            self[span] = back
-        return back
+            self[span] = encoded
+        return encoded
 
 
-_BACKS: Final = _Backs()
+_SPANS: Final = _Spans()
 
 
 def _record(path: dict[str, str], buffer: bytes, hit: Hit, tag: dict[str, str]) -> dict[str, Any]:

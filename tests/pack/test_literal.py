@@ -83,7 +83,9 @@ def test_no_match_without_it(pattern: str, text: str) -> None:
 
 
 def found(pattern: Pattern, text: bytes) -> list[tuple[int, int, object, bool]]:
-    return list(lines(pattern, text, 0, len(text)))
+    rows = list(lines(pattern, 7, text, 0, len(text)))
+    assert all(number == 7 for _, number, *_ in rows)
+    return [(start, stop, columns, cut) for start, _, stop, columns, cut in rows]
 
 
 def test_a_part_is_given_up_where_it_costs_more_than_it_spares() -> None:

@@ -175,6 +175,11 @@ def test_several_patterns(repositories: Repositories) -> None:
     theirs = hits(path, "-E", "-e", "foo", "-e", "word", "-e", "[0-9]+")
     assert list(dict.fromkeys((n, line) for n, line, *_ in told(records))) == [(n, line) for n, line, *_ in theirs]
     assert all("pattern" not in r for r in whole(GREP, view, pattern=(b"foo",)))
+    for ask in ({}, {"max_per_file": 2}, {"word": True}, {"glob": (b"*.txt",)}):
+        every = whole(GREP, view, pattern=(b"foo", b"o+", b"word", b"[0-9]+"), **ask)
+        assert every
+        for size in (1, 4):
+            assert pages(GREP, view, size, pattern=(b"foo", b"o+", b"word", b"[0-9]+"), **ask)[0] == every
 
 
 def test_paths_and_globs(repositories: Repositories) -> None:
