@@ -224,7 +224,6 @@ async def test_over_http(backend: RemoteBackend, repositories: Generated, tmp_pa
         answers = [await near.get("r", path, **params) for path, params in asked]
         await asyncio.sleep(0.15)
         backend.away = True
-        near.service.reads._kept.clear()
         for (path, params), before in zip(asked, answers, strict=True):
             answer = await near.get("r", path, **params)
             assert answer.json() | {"next_cursor": None} == before.json() | {"next_cursor": None}
@@ -235,7 +234,6 @@ async def test_over_http(backend: RemoteBackend, repositories: Generated, tmp_pa
         for marker in near.files(".absent"):
             os.utime(marker, (0, 0))
         near.forget_views()
-        near.service.reads._kept.clear()
         assert (await near.get("r", "/log", limit=7)).status_code == 200
         uncached = await near.ask("other", "/commit")
         assert uncached.status_code == 503

@@ -104,7 +104,7 @@ def counted(answer: httpx.Response) -> tuple[int, int]:
 async def node(
     backend: RemoteBackend, folder: Path, *, block: int = 1 << 20, sizes: Sizes | None = None, **settings: Any
 ) -> AsyncIterator[Node]:
-    options = {"read_workers": 1, "nice": 0, "fresh_seconds": 60.0} | settings
+    options = {"read_workers": 1, "nice": 0, "fresh_seconds": 60.0, "answer_cache_bytes": 0} | settings
     loaded = Settings(store=str(backend.root), cache_dir=folder / "cache", **options)
     with patch("app.store.open_backend", return_value=backend):
         app = create_app(loaded)
