@@ -15,21 +15,21 @@ from pathlib import Path
 from app.ingestion import Order, run
 from app.progress import Meter
 from app.settings import Settings
-from storage.open import open_backend
+from storage.open import opened
 
 
 async def main(store: str, owner: str, name: str, stop: str | None = None) -> None:
     settings = Settings(store=store, allow_upstreams=("127.0.0.1",))
-    backend = open_backend(store)
     order = Order(settings, owner, name)
-    print("begin", flush=True)
-    while True:
-        last = stop is None or Path(stop).exists()
-        outcome = await run(backend, order, Meter())
-        if outcome.changed or outcome.races or last:
-            print(outcome.generation, outcome.changed, outcome.races, flush=True)
-        if last:
-            return
+    async with opened(store) as backend:
+        print("begin", flush=True)
+        while True:
+            last = stop is None or Path(stop).exists()
+            outcome = await run(backend, order, Meter())
+            if outcome.changed or outcome.races or last:
+                print(outcome.generation, outcome.changed, outcome.races, flush=True)
+            if last:
+                return
 
 
 if __name__ == "__main__":

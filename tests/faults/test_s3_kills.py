@@ -1,0 +1,205 @@
+"""Processes that die: replicas in the middle of an ingest into a bucket, and the storage server's own daemons."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.ingestion import Order
+from app.ingestion import run as run_order
+from app.progress import Meter
+from app.registry import Registry
+from app.settings import Settings
+from storage import gc, generations, layout
+from storage.backend import Backend
+from storage.fsck import fsck
+from storage.manifest import Manifest
+from storage.open import opened
+from storage.publish import all_refs
+from storage.repository import Repositories
+from tests.app.ingesting import NAME, OWNER
+from tests.faults.test_kill_ingest import begun, grow, start
+from tests.services import running
+from tests.services.base import Server
+from tests.services.ceph import Ceph
+from tests.services.seaweed import Seaweed
+from tests.support.git import Plumbing, git, init
+from tests.support.upstream import Upstream
+
+LARGE = 18_000_000
+"""Bytes of a commit whose pack is sent in three parts, the first of them while it still arrives."""
+
+
+def refs_of(path: Path) -> list[str]:
+    return git(path, "for-each-ref", "--format=%(refname) %(objectname)").decode().splitlines()
+
+
+async def newest(backend: Backend) -> Manifest:
+    found = await generations.newest(backend, OWNER, NAME)
+    assert found is not None
+    return found
+
+
+async def holds(backend: Backend, refs: list[str]) -> None:
+    """The newest generation has these refs, and all of it is there."""
+    report = await fsck(backend, OWNER, NAME)
+    assert report.findings == []
+    found = await all_refs(backend, OWNER, NAME, await newest(backend))
+    assert [f"{ref.name.decode()} {ref.oid.hex()}" for ref in found] == refs
+
+
+async def nothing_is_left_over(backend: Backend) -> None:
+    """Collecting leaves exactly what the manifests name."""
+    clock = await gc.Clock.read(backend)
+    await gc.collect(backend, OWNER, NAME, clock, gc.Grace(retired=0, orphans=0, operations=0))
+    manifest = await newest(backend)
+    prefix = layout.repository(OWNER, NAME) + "objects/pack/"
+    kept = {item.key.removeprefix(prefix) for item in [item async for item in backend.list(prefix)]}
+    assert kept == {f"{pack.name}.{end}" for pack in manifest.packs for end in ("pack", "idx")}
+    assert await backend.sweep("", -3600) == 0
+
+
+async def register(backend: Backend, url: str, upstream: str) -> None:
+    settings = Settings(store=url, allow_upstreams=("127.0.0.1",))
+    await Registry(backend, Repositories(backend), settings).register(OWNER, NAME, upstream)
+
+
+async def kills(server: Server, count: int, tmp_path: Path, upstream: Callable[..., Upstream]) -> None:
+    p = Plumbing(init(tmp_path / "up" / "project.git"))
+    url = server.url(f"kills-{secrets.token_hex(6)}")
+    async with opened(url, tmp_path / "spool") as backend:
+        await register(backend, url, upstream(p.path.parent).repo("project"))
+        grow(p, 0, LARGE)
+        process = start(url)
+        begun(process)
+        at = time.monotonic()
+        assert process.wait(120) == 0
+        took = time.monotonic() - at
+        process.communicate()
+        seen = {"old": 0, "new": 0}
+        stored = refs_of(p.path)
+        for number in range(1, count + 1):
+            generation = (await newest(backend)).number
+            grow(p, number, LARGE if number % 2 else 100_000)
+            process = start(url)
+            begun(process)
+            time.sleep(random.uniform(0, took))
+            process.kill()
+            process.communicate()
+            manifest = await newest(backend)
+            assert manifest.number in (generation, generation + 1)
+            seen["old" if manifest.number == generation else "new"] += 1
+            stored = stored if manifest.number == generation else refs_of(p.path)
+            await holds(backend, stored)
+        process = start(url)
+        assert process.wait(120) == 0
+        process.communicate()
+        await holds(backend, refs_of(p.path))
+        await nothing_is_left_over(backend)
+        await holds(backend, refs_of(p.path))
+        assert count < 30 or (seen["old"] and seen["new"]), seen
+
+
+@pytest.mark.parametrize("server", ["seaweed", "ceph"])
+async def test_a_few_kills(server: str, tmp_path: Path, upstream: Callable[..., Upstream]) -> None:
+    await kills(running.get(server), 3, tmp_path, upstream)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["seaweed", "ceph", "minio"])
+async def test_fifty_kills(server: str, tmp_path: Path, upstream: Callable[..., Upstream]) -> None:
+    await kills(running.get(server), 50, tmp_path, upstream)
+
+
+@pytest.fixture
+def own(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server that may be killed."""
+    running.get(request.param.name)
+    server: Server = request.param()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+def weed_dies(server: Server) -> None:
+    server.kill()
+    server.start()
+
+
+def gateway_dies(server: Server) -> None:
+    assert isinstance(server, Ceph)
+    server.kill_one("rgw")
+    server.start()
+
+
+def disk_dies(server: Server) -> None:
+    assert isinstance(server, Ceph)
+    server.kill_one("osd")
+    server.start()
+
+
+@pytest.mark.parametrize(
+    ("own", "death"),
+    [
+        (Seaweed, weed_dies),
+        pytest.param(Ceph, gateway_dies, marks=pytest.mark.slow),
+        pytest.param(Ceph, disk_dies, marks=pytest.mark.slow),
+    ],
+    indirect=["own"],
+)
+async def test_a_daemon_that_is_killed_during_an_ingest(
+    own: Server, death: Callable[[Server], None], tmp_path: Path, upstream: Callable[..., Upstream]
+) -> None:
+    """The ingest waits for it, or fails with an error of the store; what was acknowledged is there."""
+    p = Plumbing(init(tmp_path / "up" / "project.git"))
+    url = own.url("deaths")
+    async with opened(url, tmp_path / "spool") as backend:
+        await register(backend, url, upstream(p.path.parent).repo("project"))
+        for number in range(2):
+            grow(p, number, LARGE)
+            before = (await newest(backend)).number
+            process = start(url)
+            begun(process)
+            time.sleep(random.uniform(0, 0.5))
+            death(own)
+            out, _ = process.communicate(timeout=240)
+            after = await newest(backend)
+            if process.returncode == 0:
+                assert after.number == int(out.split()[0]) == before + 1
+                await holds(backend, refs_of(p.path))
+            else:
+                assert after.number in (before, before + 1)
+                order = Order(Settings(store=url, allow_upstreams=("127.0.0.1",)), OWNER, NAME)
+                await run_order(backend, order, Meter())
+                await holds(backend, refs_of(p.path))
+        await nothing_is_left_over(backend)
+        await holds(backend, refs_of(p.path))
+
+
+def test_no_server_is_left(tmp_path: Path) -> None:
+    """Servers end with the process that started them, however it ends."""
+    running.get("rclone")
+    code = (
+        "from tests.services.rclone import Rclone\n"
+        "import os, pathlib, sys\n"
+        "s = Rclone(pathlib.Path(sys.argv[1])); s.start(); print(s.processes['rclone'].pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, check=False)
+    pid = int(done.stdout)
+    for _ in range(50):
+        if not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes():
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("it still runs")
