@@ -1,56 +1,56 @@
 """The one error tree. Each class knows its HTTP status and its stable code.
 
-    PackhouseError
-    ├── RequestError (400)             the request cannot be understood
-    │   ├── BadParameter               bad_parameter
-    │   ├── UnknownParameter           unknown_parameter
-    │   ├── BadRevision                bad_revision
-    │   ├── AmbiguousRevision          ambiguous_revision
-    │   ├── BadPattern                 bad_pattern
-    │   └── BadCursor                  bad_cursor
-    ├── AuthenticationRequired (401)   authentication_required
-    ├── NotAllowed (403)               not_allowed
-    ├── NotFound (404)                 not_found
-    │   ├── RepoNotFound               repo_not_found
-    │   ├── RevisionNotFound           revision_not_found
-    │   ├── UnbornHead                 unborn_head
-    │   ├── PathNotFound               path_not_found
-    │   ├── ObjectNotFound             object_not_found
-    │   └── OperationNotFound          operation_not_found
-    ├── NotAcceptable (406)            not_acceptable
-    ├── Conflict (409)                 conflict
-    │   ├── NotReady                   not_ready
-    │   ├── GenerationNotReached       generation_not_reached
-    │   └── UpstreamDiffers            upstream_differs
-    ├── CursorExpired (410)            cursor_expired
-    ├── TooLarge (413)                 too_large
-    ├── RangeNotSatisfiable (416)      range_not_satisfiable
-    ├── WrongType (422)                wrong_type
-    ├── CorruptData (500)              corrupt_data       bytes of the store are not what they should be
-    │   ├── BadObject                  bad_object
-    │   ├── BadIndex                   bad_index
-    │   └── CorruptObject              corrupt_object
-    ├── PackError (502)                bad_pack           a pack from outside is refused
-    │   ├── BadDelta                   bad_delta
-    │   ├── PackChecksumMismatch       pack_checksum_mismatch
-    │   ├── PackTruncated              pack_truncated
-    │   ├── MissingBase                missing_base
-    │   └── LimitExceeded              limit_exceeded
-    ├── UpstreamError (502)            upstream_error
-    │   ├── UpstreamRefused (403)      upstream_refused   the guard does not allow the address
-    │   ├── UpstreamAuthentication     upstream_authentication
-    │   ├── UpstreamNotFound           upstream_not_found
-    │   ├── UpstreamUnreachable        upstream_unreachable
-    │   ├── UpstreamTimeout (504)      upstream_timeout
-    │   ├── UpstreamRedirect           upstream_redirect
-    │   ├── UpstreamProtocol           upstream_protocol
-    │   └── UnsupportedUpstream (422)  unsupported_upstream
-    ├── IncompleteHistory (502)        incomplete_history objects that refs need are not there
-    ├── StoreUnavailable (503)         store_unavailable
-    ├── WorkerLost (503)               worker_lost
-    ├── DeadlineExceeded (503)         deadline_exceeded
-    ├── Overloaded (503)               overloaded         too much waits already
-    └── Cancelled (409)                cancelled
+PackhouseError
+├── RequestError (400)             the request cannot be understood
+│   ├── BadParameter               bad_parameter
+│   ├── UnknownParameter           unknown_parameter
+│   ├── BadRevision                bad_revision
+│   ├── AmbiguousRevision          ambiguous_revision
+│   ├── BadPattern                 bad_pattern
+│   └── BadCursor                  bad_cursor
+├── AuthenticationRequired (401)   authentication_required
+├── NotAllowed (403)               not_allowed
+├── NotFound (404)                 not_found
+│   ├── RepoNotFound               repo_not_found
+│   ├── RevisionNotFound           revision_not_found
+│   ├── UnbornHead                 unborn_head
+│   ├── PathNotFound               path_not_found
+│   ├── ObjectNotFound             object_not_found
+│   └── OperationNotFound          operation_not_found
+├── NotAcceptable (406)            not_acceptable
+├── Conflict (409)                 conflict
+│   ├── NotReady                   not_ready
+│   ├── GenerationNotReached       generation_not_reached
+│   └── UpstreamDiffers            upstream_differs
+├── CursorExpired (410)            cursor_expired
+├── TooLarge (413)                 too_large
+├── RangeNotSatisfiable (416)      range_not_satisfiable
+├── WrongType (422)                wrong_type
+├── CorruptData (500)              corrupt_data       bytes of the store are not what they should be
+│   ├── BadObject                  bad_object
+│   ├── BadIndex                   bad_index
+│   └── CorruptObject              corrupt_object
+├── PackError (502)                bad_pack           a pack from outside is refused
+│   ├── BadDelta                   bad_delta
+│   ├── PackChecksumMismatch       pack_checksum_mismatch
+│   ├── PackTruncated              pack_truncated
+│   ├── MissingBase                missing_base
+│   └── LimitExceeded              limit_exceeded
+├── UpstreamError (502)            upstream_error
+│   ├── UpstreamRefused (403)      upstream_refused   the guard does not allow the address
+│   ├── UpstreamAuthentication     upstream_authentication
+│   ├── UpstreamNotFound           upstream_not_found
+│   ├── UpstreamUnreachable        upstream_unreachable
+│   ├── UpstreamTimeout (504)      upstream_timeout
+│   ├── UpstreamRedirect           upstream_redirect
+│   ├── UpstreamProtocol           upstream_protocol
+│   └── UnsupportedUpstream (422)  unsupported_upstream
+├── IncompleteHistory (502)        incomplete_history objects that refs need are not there
+├── StoreUnavailable (503)         store_unavailable
+├── WorkerLost (503)               worker_lost
+├── DeadlineExceeded (503)         deadline_exceeded
+├── Overloaded (503)               overloaded         too much waits already
+└── Cancelled (409)                cancelled
 """
 
 from __future__ import annotations
