@@ -57,7 +57,7 @@ class Service:
             queue=settings.read_queue,
             lifetime=settings.read_max,
             max_bytes=settings.worker_bytes,
-            prepare=("storage.views:configure", _prepared(settings, self.backend.url)),
+            prepare=("app.reads.ready:prepare", _prepared(settings, self.backend.url)),
             on_wants=self.sidecars.take,
         )
         self.jobs = Jobs(self.backend, settings, deriving=self.sidecars.turn, repositories=self.repositories)
@@ -103,6 +103,7 @@ def _prepared(settings: Settings, store: str) -> dict[str, Any]:
     """What read workers are told when they start."""
     return {
         "object_cache_bytes": int(settings.object_cache_bytes),
+        "search_cache_bytes": int(settings.search_cache_bytes),
         "kept": (str(settings.cache_dir), store, int(settings.cache_bytes)),
     }
 

@@ -48,6 +48,9 @@ class Settings(BaseSettings):
     object_cache_bytes: ByteSize = Field(
         ByteSize(96 << 20), ge=1 << 20, description="decoded objects kept by a process"
     )
+    search_cache_bytes: ByteSize = Field(
+        ByteSize(96 << 20), ge=0, description="text of searched trees kept in memory by a read process"
+    )
     answer_cache_bytes: ByteSize = Field(
         ByteSize(16 << 20), ge=0, description="complete answers kept by a process; 0 for none"
     )

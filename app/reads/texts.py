@@ -16,7 +16,8 @@ from pack.textfile import KIND, VERSION
 from pack.view import View
 from storage.shelf import Shelf, shelf_of
 
-MAX_BYTES: Final = 96 << 20
+MAX_BYTES = 96 << 20
+"""Text that this process keeps in memory."""
 _FILE: Final = 400  # bytes that Python's objects about one file take
 _TREES: Final = 64
 
@@ -120,6 +121,13 @@ def texts_of(view: View, tree: bytes, prefix: bytes) -> Texts:
             del _texts[next(iter(_texts))]
     _texts[key] = found
     return found
+
+
+def configure(max_bytes: int) -> None:
+    """Set the bytes of text that this process keeps in memory."""
+    global MAX_BYTES
+    MAX_BYTES = max_bytes
+    forget()
 
 
 def was_searched(namespace: str) -> bool:
