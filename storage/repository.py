@@ -46,6 +46,7 @@ _T = TypeVar("_T")
 log = logging.getLogger("packhouse.store")
 
 _AWAY_SECONDS = 1.0
+_AWAY_PATIENCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ class Repositories:
         self.supplier = supplier
         self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
         self._asking: dict[tuple[str, str], tuple[float, asyncio.Task[Manifest | None]]] = {}
+        self._away = False
         self._away_until = 0.0
 
     async def current(self, owner: str, name: str, min_generation: int | None = None) -> Manifest:
@@ -175,7 +177,8 @@ class Repositories:
             try:
                 if bearable and now < self._away_until:
                     raise StoreUnavailable("The store could not be asked a moment ago.", operation="probe")
-                async with asyncio.timeout(self.settings.patience if bearable else None):
+                patience = min(self.settings.patience, _AWAY_PATIENCE) if self._away else self.settings.patience
+                async with asyncio.timeout(patience if bearable else None):
                     manifest, now = await self._ask(key, known, fresh)
             except (StoreUnavailable, TimeoutError) as error:
                 if known is None or not bearable or known.manifest.state == DELETED:
@@ -196,6 +199,7 @@ class Repositories:
         now = time.monotonic()
         if now - self._away_until > 10 * _AWAY_SECONDS:
             log.warning("the store cannot be asked, reads go on at what is known: %s", error or "it does not answer")
+        self._away = True
         if now >= self._away_until:
             self._away_until = now + _AWAY_SECONDS
         if self.supplier is not None:
@@ -209,14 +213,17 @@ class Repositories:
             last = known.manifest if known is not None else None
             begun, task = now, asyncio.get_running_loop().create_task(self._probe(*key, last))
             self._asking[key] = (begun, task)
-            task.add_done_callback(functools.partial(self._asked, key))
+            task.add_done_callback(functools.partial(self._asked, key, begun))
         return await asyncio.shield(task), begun
 
-    def _asked(self, key: tuple[str, str], task: asyncio.Task[Manifest | None]) -> None:
+    def _asked(self, key: tuple[str, str], begun: float, task: asyncio.Task[Manifest | None]) -> None:
         if self._asking.get(key, (0.0, None))[1] is task:
             del self._asking[key]
         if not task.cancelled() and not isinstance(task.exception(), StoreUnavailable):
-            self._away_until = 0.0
+            self._away, self._away_until = False, 0.0
+            # Whoever asked may have lost patience.
+            if task.exception() is None and (manifest := task.result()) is not None:
+                self._remember(key, manifest, begun)
 
     async def handle_at(self, handle: Handle, number: int) -> Handle:
         """An earlier generation of the same registration, pinned. CursorExpired where it has been retired."""

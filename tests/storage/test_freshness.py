@@ -213,6 +213,28 @@ async def test_a_store_that_hangs_is_not_waited_for_long(backend: RemoteBackend,
     for _ in range(20):
         await reader.current(OWNER, NAME)
     assert time.monotonic() - begun < 0.1
+    # Nor later on: once it is known to be away, nobody waits for it.
+    await asyncio.sleep(1)
+    begun = time.monotonic()
+    await reader.current(OWNER, NAME)
+    assert time.monotonic() - begun < 0.15
+    backend.hangs = False
+    await asyncio.sleep(1.1)
+    assert (await reader.handle(OWNER, NAME)).stale == 0
+
+
+async def test_a_late_answer_is_taken(backend: RemoteBackend, repositories: Generated) -> None:
+    await ingest(backend, repositories["linear"])
+    reader = Repositories(backend, ReadSettings(freshness=0.4, stale=60, patience=0.05))
+    first = await reader.current(OWNER, NAME)
+    number = await advance(backend)
+    await asyncio.sleep(0.4)
+    backend.latency = 0.1
+    assert await reader.current(OWNER, NAME) is first
+    await asyncio.sleep(0.3)
+    backend.take()
+    handle = await reader.handle(OWNER, NAME)
+    assert (handle.generation, handle.stale, backend.take()) == (number, 0, [])
 
 
 async def test_over_http(backend: RemoteBackend, repositories: Generated, tmp_path: Path) -> None:
