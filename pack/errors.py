@@ -77,7 +77,9 @@ class PackhouseError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross the border of worker processes whole, keyword-only members included.
-        return (_rebuild, (type(self), self.detail, self.parameter, self.extra))
+        # The last member is set on the new one: a time to come back, where a store has said one.
+        own = {"retry_after": self.retry_after} if "retry_after" in self.__dict__ else None
+        return (_rebuild, (type(self), self.detail, self.parameter, self.extra), own)
 
 
 def _rebuild(kind: type[PackhouseError], detail: str, parameter: str | None, extra: dict[str, Any]) -> PackhouseError:
