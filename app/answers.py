@@ -31,6 +31,7 @@ from pack.errors import BadParameter, CorruptObject, CursorExpired, ObjectNotFou
 from pack.history import History
 from pack.objects import TYPE_NAMES
 from pack.reader import Need
+from storage.layout import check_name
 from storage.repository import Unopened, glance, open_view
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def authorize(service: Service, request: Request, verb: Verb) -> tuple[str, str,
     """Owner, name and bearer of a request to a repository that may use `verb` on it."""
     owner, name = request.path_params["owner"], request.path_params["name"]
     bearer = service.tokens.identify(request.headers.get("authorization"))
+    if request.method == "PUT":
+        check_name(owner, name)
     for segment in (owner, name):
         if not SEGMENT.match(segment) or segment.endswith((".git", ".lock")):
             raise RepoNotFound(f"there is no repository {owner[:100]}/{name[:100]}")

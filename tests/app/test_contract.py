@@ -210,6 +210,12 @@ def test_no_repository(served: Served) -> None:
         assert answer.headers["content-type"] == "application/problem+json"
 
 
+def test_a_name_that_cannot_be_is_refused_when_it_is_registered(served: Served) -> None:
+    for owner, name, parameter in (("a b", "x", "owner"), ("a", "x.git", "name"), ("a", "-x", "name")):
+        answer = served.running.client.put(f"/v1/repos/{owner}/{name}", json={"url": "https://example.org/x.git"})
+        assert (answer.status_code, answer.json()["parameter"]) == (400, parameter)
+
+
 LISTS = {
     "/tree": ("entries", {"recursive": True}),
     "/log": ("commits", {}),
