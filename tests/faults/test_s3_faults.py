@@ -168,6 +168,27 @@ async def test_an_upload_whose_abort_fails_is_swept(backend: S3Backend, proxy: F
     assert await keys(backend) == []
 
 
+@pytest.mark.parametrize("server", ["seaweed", "ceph", "minio"])
+@pytest.mark.parametrize("fault", ["cut after", "500 and done"])
+async def test_a_lost_answer_to_the_end_of_an_upload(server: str, fault: str, tmp_path: Path) -> None:
+    """Asked again, some servers say the same again and others know no such upload any more."""
+    with FaultProxy(running.get(server).endpoint) as proxy:
+        backend = behind(proxy, tmp_path)
+        content = random.randbytes(2 * PART)
+        proxy.reset(faults.on("CompleteMultipartUpload", ONCE[fault], 1))
+        await send(backend, content)
+        assert proxy.operations().count("CompleteMultipartUpload") == 2
+        assert await backend.get("p/pack") == b"head" + content[4:]
+        # One that was never carried out, and is not known any more, is no success.
+        gone = faults.refuse(404, "NoSuchUpload")
+        proxy.reset(faults.on("CompleteMultipartUpload", gone))
+        with pytest.raises(StoreUnavailable, match="lost the upload"):
+            await send(backend, content, "p/other")
+        proxy.reset()
+        assert await keys(backend) == ["p/pack"]
+        await backend.close()
+
+
 async def test_wrong_etags_of_parts_are_not_believed(
     backend: S3Backend, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,7 +59,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLCo
     return pem, context
 
 
-@pytest.fixture(scope="module", params=["seaweed", "ceph"])
+@pytest.fixture(scope="module", params=["seaweed", "ceph", "minio"])
 def secured(
     request: pytest.FixtureRequest, authority: tuple[Path, ssl.SSLContext]
 ) -> Iterator[tuple[FaultProxy, Path]]:
