@@ -81,7 +81,8 @@ class Calls:
                 return await self.once(method, given, consume=consume, size=size)
             except Failure as failure:
                 wait = self.pause(tries, failure)
-                if not failure.passing or tries >= attempts or time.monotonic() + wait - begun > patience:
+                again = failure.kind in (Kind.PASSING, Kind.CONFLICT)
+                if not again or tries >= attempts or time.monotonic() + wait - begun > patience:
                     failure.tries = tries
                     raise
                 await asyncio.sleep(wait)
