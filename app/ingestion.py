@@ -35,7 +35,7 @@ from app.store import open_store
 from app.warming import warm
 from pack.errors import Cancelled, PackhouseError, RepoNotFound, UnsupportedUpstream
 from pack.libgit import detecting_hash
-from storage import generations
+from storage import generations, views
 from storage.backend import Backend
 from storage.manifest import DELETED, UpstreamRecord
 from storage.supply import Supplier
@@ -43,6 +43,8 @@ from storage.supply import Supplier
 log = logging.getLogger("packhouse.ingest")
 
 GO = b"g"
+OBJECTS_BYTES = 16 << 20
+"""Resolved objects that an ingest keeps in memory: proving and deriving go from neighbour to neighbour."""
 INTERRUPTIBLE = frozenset({"", "listing", "fetching", "receiving"})
 """Phases that wait for the upstream, and are broken off there; the others look at the meter by themselves."""
 
@@ -165,4 +167,5 @@ async def _derive(order: Order, backend: Backend, supplier: Supplier | None, par
 def main(sock: socket.socket, order: Order) -> None:
     """Entry of the process."""
     lower(order.settings.nice)
+    views.configure(object_cache_bytes=OBJECTS_BYTES)
     run_process(_main(order, Parent(sock)))

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from urllib.parse import quote
 
@@ -36,6 +37,15 @@ class Point:
     git: list[str]
     same: Callable[[bytes, bytes], bool]
     peer_same: Callable[[bytes, bytes], bool]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of both services, one target after another."""
+
+    name: str
+    ours: list[str]
+    peer: list[str]
 
 
 def points(repository: Repository, base: str) -> list[Point]:
@@ -75,20 +85,61 @@ def files(repository: Repository) -> list[tuple[str, str, int]]:
     return sorted(found, key=lambda file: abs(file[2] - FILE_BYTES))
 
 
-def measure(
-    repository: Repository, ours: Service, base: str, peer: Peer, rounds: int, seconds: float, only: str
-) -> list[Part]:
+@dataclass(frozen=True)
+class Where:
+    """The services that answer: ours (`anew` keeps no answers) with the repository's base path, the peer, and nginx
+    over `root` if it is there.
+    """
+
+    ours: Service
+    anew: Service
+    base: str
+    peer: Peer
+    files: Peer | None
+    root: Path
+
+
+def measure(repository: Repository, where: Where, rounds: int, seconds: float, only: str) -> list[Part]:
     """Latency against git, then requests a second and their cost against the peer."""
-    chosen = [point for point in points(repository, base) if point.name.startswith(only)]
+    chosen = [point for point in points(repository, where.base) if point.name.startswith(only)]
     for point in chosen:
-        _check(point, ours.address, peer.address)
-    questions = [(point.name, [point.ours], [point.peer]) for point in chosen]
+        _check(point, where.ours.address, where.peer.address)
+        _check(point, where.anew.address, where.peer.address)
+    questions = [Question(point.name, [point.ours], [point.peer]) for point in chosen]
     if "file by path, others".startswith(only):
         paths = [quote(path) for path, _, _ in files(repository)[:OTHERS]]
-        mine = [f"{base}/raw?rev=HEAD&path={path}" for path in paths]
+        mine = [f"{where.base}/raw?rev=HEAD&path={path}" for path in paths]
         its = [f"/{repository.plain.name}/raw?rev=HEAD&path={path}" for path in paths]
-        questions.append((f"file by path, {len(paths)} others in turn", mine, its))
-    return [_latencies(chosen, ours.address, rounds), *_throughputs(questions, ours, peer, rounds, seconds)]
+        questions.append(Question(f"file by path, {len(paths)} others in turn", mine, its))
+    latency = _latencies(chosen, where.ours.address, rounds)
+    rate = Part(
+        "Point reads: requests a second",
+        f"Both services with {PROCESSES} processes, {seconds:g} s each in turn, {rounds} rounds. One question is asked "
+        "over and over, unless it says otherwise; packhouse keeps JSON answers for that.",
+    ).begin()
+    cost = Part(
+        "Point reads: processor time of a request",
+        "User and system time of all processes of the service over the requests at 16 connections: what is left of the "
+        "comparison when others use the machine.",
+    )
+    anew = Part(
+        "Point reads: every answer made anew",
+        "As above at 16 connections, with a packhouse that keeps no answers (`PACKHOUSE_ANSWER_CACHE_BYTES=0`).",
+    )
+    for connections in CONNECTIONS:
+        for question in questions:
+            rates, costs = _compare(question, where.ours, where.peer, connections, rounds, seconds)
+            rate.add(rates)
+            if connections == CONNECTIONS[-1]:
+                cost.rows.append(costs)
+    if where.files is not None and not only:
+        rate.add(_floor(repository, where, where.files, rounds, seconds))
+    cost.begin()
+    anew.begin()
+    for question in questions:
+        for row in _compare(question, where.anew, where.peer, CONNECTIONS[-1], rounds, seconds):
+            anew.add(row)
+    return [latency, rate, cost, anew]
 
 
 def _check(point: Point, ours: Address, peer: Address) -> None:
@@ -130,32 +181,35 @@ def _timed(connection: Connection, target: str) -> float:
     return time.perf_counter() - started
 
 
-def _throughputs(
-    questions: list[tuple[str, list[str], list[str]]], ours: Service, peer: Peer, rounds: int, seconds: float
-) -> list[Part]:
-    part = Part(
-        "Point reads: requests a second",
-        f"Both services with {PROCESSES} processes, {seconds:g} s each in turn, {rounds} rounds.",
-    ).begin()
-    cost = Part(
-        "Point reads: processor time of a request",
-        "User and system time of all processes of the service over the requests at 16 connections: what is left of the "
-        "comparison when others use the machine.",
+def _compare(
+    question: Question, ours: Service, peer: Peer, connections: int, rounds: int, seconds: float
+) -> tuple[Row, Row]:
+    """Requests a second, and microseconds of processor time that one takes."""
+    mine, its = _Rates(ours.address, ours.pid), _Rates(peer.address, peer.pid)
+    for number in range(rounds):
+        turns = ((mine, question.ours), (its, question.peer))
+        for rates, targets in turns if number % 2 else reversed(turns):
+            rates.measure(targets, connections, seconds)
+    name = f"{question.name}, {connections} " + ("connection" if connections == 1 else "connections")
+    return (
+        Row(name, "req/s", mine.rates, PEER, its.rates, 1.0, at_least=True, digits=0),
+        Row(question.name, "µs", mine.costs, PEER, its.costs, 1.0, digits=0),
     )
-    for connections in CONNECTIONS:
-        for name, our_targets, peer_targets in questions:
-            mine, its = _Rates(ours.address, ours.pid), _Rates(peer.address, peer.pid)
-            for number in range(rounds):
-                turns = ((mine, our_targets), (its, peer_targets))
-                for rates, targets in turns if number % 2 else reversed(turns):
-                    rates.measure(targets, connections, seconds)
-            plural = "connection" if connections == 1 else "connections"
-            row = f"{name}, {connections} {plural}"
-            part.add(Row(row, "req/s", mine.rates, PEER, its.rates, 1.0, at_least=True, digits=0))
-            if connections == CONNECTIONS[-1]:
-                cost.rows.append(Row(name, "µs", mine.costs, PEER, its.costs, 1.0, digits=0))
-    cost.begin()
-    return [part, cost]
+
+
+def _floor(repository: Repository, where: Where, nginx: Peer, rounds: int, seconds: float) -> Row:
+    """The same file from nginx, which does nothing but send it: how far away the end is."""
+    path, oid = a_file(repository)
+    file = where.root / "file"
+    file.write_bytes(git(repository.plain, "cat-file", "blob", oid))
+    for readable in (file, where.root, where.root.parent):
+        readable.chmod(0o755)
+    mine, its = _Rates(where.ours.address, where.ours.pid), _Rates(nginx.address, nginx.pid)
+    for _ in range(rounds):
+        mine.measure([f"{where.base}/raw?rev=HEAD&path={quote(path)}"], CONNECTIONS[-1], seconds)
+        its.measure(["/file"], CONNECTIONS[-1], seconds)
+    name = f"file by path, {CONNECTIONS[-1]} connections"
+    return Row(name, "req/s", mine.rates, "nginx, the file itself", its.rates, digits=0)
 
 
 class _Rates:

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from urllib.parse import quote, urlencode
 
@@ -39,6 +40,7 @@ class Read:
     target: float | None = None
     best: bool = False
     shown: str = ""
+    rg: list[str] | None = None
 
 
 def reads(repository: Repository, base: str) -> Iterator[Read]:
@@ -90,7 +92,9 @@ def _searches(base: str) -> Iterator[Read]:
             asked["ignore_case"] = "true"
         command = ["grep", "-n", "-I", "-z", *flags, "-e", pattern, "HEAD"]
         shown = f"git grep {' '.join(flags)}"
-        yield Read(f"grep {name}", f"{base}/grep?{urlencode(asked)}", NDJSON, command, _lines, target, shown=shown)
+        search = ["rg", "-n", "--no-ignore", "--hidden", *flags, "-e", pattern]
+        at = f"{base}/grep?{urlencode(asked)}"
+        yield Read(f"grep {name}", at, NDJSON, command, _lines, target, shown=shown, rg=search)
 
 
 def _two(repository: Repository) -> tuple[str, str]:
@@ -106,11 +110,13 @@ def _two(repository: Repository) -> tuple[str, str]:
     return "HEAD", "HEAD"
 
 
-def measure(repository: Repository, ours: Address, base: str, rounds: int, only: str) -> Part:
+def measure(repository: Repository, ours: Address, base: str, rounds: int, only: str, checkout: Path | None) -> Part:
+    """All of them; searches also against ripgrep where there is a checkout for it."""
     part = Part(
         "Other reads",
         "Whole bodies through HTTP on a kept-alive connection, without a page limit where the list is NDJSON; "
-        f"{rounds} rounds in turn. `best` is git with commit-graph, Bloom filters and bitmap.",
+        f"{rounds} rounds in turn. The "
+        "service keeps no answers here. `best` is git with commit-graph, Bloom filters and bitmap.",
     ).begin()
     connection = Connection(ours)
     for read in reads(repository, base):
@@ -121,7 +127,7 @@ def measure(repository: Repository, ours: Address, base: str, rounds: int, only:
         status, body = connection.get(read.target_path, read.accept)
         if status != 200 or not read.same(body, wanted):
             raise WrongAnswer(f"{read.name}: {read.target_path} answers {status} {body[:300]!r}, git {wanted[:300]!r}")
-        mine, its = [], []
+        mine, its, ripgrep = [], [], []
         for number in range(rounds + WARM):
             started = time.perf_counter()
             connection.get(read.target_path, read.accept)
@@ -129,10 +135,14 @@ def measure(repository: Repository, ours: Address, base: str, rounds: int, only:
             if number >= WARM:
                 mine.append(took * 1000)
                 its.append(spawned(where, (0, 1))[0] * 1000)
+                if read.rg is not None and checkout is not None:
+                    ripgrep.append(spawned([*read.rg, str(checkout)], (0, 1))[0] * 1000)
         against = read.shown + (", best" if read.best else "")
         name = read.name + (f" ({len(_document(body, 'matches')):,} lines)" if read.same is _lines else "")
         digits = 1 if median(its) > 10 else 2
         part.add(Row(name, "ms", mine, against, its, read.target, goal=True, digits=digits))
+        if ripgrep:
+            part.add(Row(name, "ms", mine, "ripgrep over a checkout", ripgrep, digits=1))
     connection.close()
     return part
 

@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,6 +49,16 @@ class Service:
         """Register `url` and wait until it is ingested; RuntimeError where that fails."""
         self.call("PUT", f"{self.base(name)}?wait=300", json.dumps({"url": url}).encode())
 
+    def settle(self, seconds: float = 120) -> None:
+        """Wait until nothing is made in the background any more."""
+        end = time.monotonic() + seconds
+        used = processor_seconds(self.pid)
+        while time.monotonic() < end:
+            time.sleep(1)
+            before, used = used, processor_seconds(self.pid)
+            if used - before < 0.05:
+                return
+
     def delete(self, name: str) -> None:
         self.call("DELETE", self.base(name))
 
@@ -82,11 +94,33 @@ def service(store: Path, processes: int = PROCESSES, **settings: str) -> Iterato
 
 
 @contextmanager
+def static(root: Path) -> Iterator[Peer | None]:
+    """nginx over the files below `root`, None where it is not installed: how quick it could be at all."""
+    program = shutil.which("nginx")
+    if program is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-nginx-") as folder:
+        port = _free_port()
+        paths = "".join(
+            f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        Path(folder, "nginx.conf").write_text(
+            f"daemon off; worker_processes {PROCESSES}; pid {folder}/pid; error_log {folder}/log;\n"
+            f"events {{}} http {{ access_log off; keepalive_requests 1000000; {paths}\n"
+            f"server {{ listen 127.0.0.1:{port}; root {root}; }} }}\n"
+        )
+        command = [program, "-p", folder, "-c", f"{folder}/nginx.conf", "-e", f"{folder}/log"]
+        with _child(command, os.environ, says=False) as (process, _):
+            address = Address("127.0.0.1", port)
+            _wait(address)
+            yield Peer(address, process.pid)
+
+
+@contextmanager
 def peer(root: Path, processes: int = PROCESSES) -> Iterator[Peer]:
     """FastAPI + pygit2 over the bare repositories below `root`."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = _free_port()
     command = [sys.executable, "-m", "uvicorn", "bench.peer:app", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--workers", str(processes), "--log-level", "error", "--no-access-log"]
     with _child(command, {**os.environ, "GIT_ROOT": str(root)}, says=False) as (process, _):
@@ -108,7 +142,7 @@ def _child(
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A process group and the first line that it prints, where it prints one."""
     stdout = subprocess.PIPE if says else subprocess.DEVNULL
-    process = subprocess.Popen(command, stdout=stdout, env=environment, start_new_session=True, cwd=HERE)
+    process = subprocess.Popen(command, stdout=stdout, env=environment, process_group=0, cwd=HERE)
     try:
         yield process, process.stdout.readline().decode() if process.stdout is not None else ""
     finally:
@@ -120,6 +154,13 @@ def _child(
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def _wait(address: Address, seconds: float = 30) -> None:
