@@ -13,6 +13,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable
 from heapq import heappop, heappush
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from pack.objects import COMMIT
@@ -31,7 +32,8 @@ class Columns:
     """Rows by commit number; `parents` is None until the commit was looked at, `levels` 0 until it is known.
 
     The level of a commit is one more than the highest of its parents: a commit is reachable only from higher ones,
-    whatever the clocks say. `oids` and `trees` have the commits that are not in the graph.
+    whatever the clocks say. `oids` and `trees` have the commits that are not in the graph. `lines` is for who writes
+    commits down: what was written of a commit once, `line_bytes` in all.
     """
 
     def __init__(self, graph: Graph | None = None) -> None:
@@ -44,31 +46,35 @@ class Columns:
         self.oids: list[bytes] = []
         self.trees: list[bytes] = []
         self.memos: OrderedDict[Any, Any] = OrderedDict()
+        self.lines: dict[int, bytes] = {}
+        self.line_bytes = 0
 
     @property
-    def bytes(self) -> int:
-        """About how much memory the rows take."""
+    def memory(self) -> int:
+        """About how many bytes of memory all of it takes."""
         of_graph = self.graph.memory + 100 * self.base if self.graph is not None else 0
-        return of_graph + self.own_bytes
+        return of_graph + self.own_bytes + self.line_bytes
 
     @property
     def own_bytes(self) -> int:
-        """As `bytes`, of the commits that are not in the graph."""
+        """As `memory`, of the rows of commits that are not in the graph."""
         return _COMMIT_BYTES * len(self.oids)
 
 
 _columns: OrderedDict[tuple[str, Graph | None], Columns] = OrderedDict()
+_lock = Lock()
 
 
 def _columns_of(namespace: str, graph: Graph | None) -> Columns:
-    found = _columns.pop((namespace, graph), None)
-    if found is None or found.own_bytes > MAX_BYTES:
-        found = Columns(graph)
-    _columns[namespace, graph] = found
-    total = sum(columns.bytes for columns in _columns.values())
-    while total > MAX_BYTES and len(_columns) > 1:
-        total -= _columns.popitem(last=False)[1].bytes
-    return found
+    with _lock:
+        found = _columns.pop((namespace, graph), None)
+        if found is None or found.own_bytes > MAX_BYTES:
+            found = Columns(graph)
+        _columns[namespace, graph] = found
+        total = sum(columns.memory for columns in _columns.values())
+        while total > MAX_BYTES and len(_columns) > 1:
+            total -= _columns.popitem(last=False)[1].memory
+        return found
 
 
 class History:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MAX_FRONTIER: Final = 32
 CHUNK: Final = 256
+_FAR: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -209,10 +210,8 @@ class _Scan:
 
     def skip(self, count: int) -> int | None:
         """Take `count` commits; the last of them."""
-        last = None
-        for _ in range(count):
-            last = self.take()
-        return last
+        found = self.some(count)
+        return found[-1] if len(found) == count and found else None
 
     def frontier(self) -> None:
         return None
@@ -336,8 +335,10 @@ class Walk:
 
     def _feed_from(self, paths: Paths | None, resume: dict[str, Any] | None, whole: bool) -> _Feed:
         feed: _Listed | _Frontier | _Scan
-        tips = list(map(self.history.number, self._query.tips)) if whole else []
-        graph = self.history.covering(tips) if whole and paths is None else None
+        # A position far down that does not say what lies ahead is come by most quickly on the graph.
+        far = resume is not None and "ahead" not in resume and resume["taken"] > _FAR
+        tips = list(map(self.history.number, self._query.tips)) if whole or far else []
+        graph = self.history.covering(tips) if tips and paths is None else None
         if self._query.bounded:
             feed = _Listed(self.history, self._query, paths)
         elif graph is not None:

@@ -6,7 +6,6 @@ Objects never change, so a record that was encoded once serves every later page 
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,7 @@ from pack.commit import MAX_BYTES, parse_commit, subject
 if TYPE_CHECKING:
     from pack.history import History
 
-KEPT_BYTES: Final = 32 << 20
+KEPT_BYTES: Final = 32 << 20  # of one history
 _OVERHEAD: Final = 120  # of Python's objects around one record
 _SPACE: Final = " \t\r\n"
 _HEADERS: Final = re.compile(
@@ -73,48 +72,18 @@ def _common(oid: bytes, data: bytes) -> bytes | None:
     )
 
 
-class _Lines:
-    """Records of one history by commit number."""
-
-    __slots__ = ("bytes", "known")
-
-    def __init__(self) -> None:
-        self.known: dict[int, bytes] = {}
-        self.bytes = 0
-
-
-class _Kept:
-    """Records of the histories that were read last."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._lines: OrderedDict[object, _Lines] = OrderedDict()
-
-    def of(self, history: History) -> _Lines:
-        lines = self._lines.get(history.columns)
-        if lines is None:
-            lines = self._lines[history.columns] = _Lines()
-        self._lines.move_to_end(history.columns)
-        while len(self._lines) > 1 and sum(each.bytes for each in self._lines.values()) > self.most:
-            self._lines.popitem(last=False)
-        return lines
-
-
-_kept = _Kept(KEPT_BYTES)
-
-
 def lines_of(history: History, numbers: Sequence[int]) -> list[bytes]:
     """The encoded records of these commits."""
-    lines = _kept.of(history)
-    known, most = lines.known, _kept.most
+    columns = history.columns
+    known = columns.lines
     found = []
     for n in numbers:
         line = known.get(n)
         if line is None:
             line = commit_line(history.oid(n), history.text(n))
-            # Of a history that is larger than all that may be kept its youngest part is, and stays.
-            if lines.bytes < most:
+            # Of a history that is larger than what may be kept its youngest part is, and stays.
+            if columns.line_bytes < KEPT_BYTES:
                 known[n] = line
-                lines.bytes += len(line) + _OVERHEAD
+                columns.line_bytes += len(line) + _OVERHEAD
         found.append(line)
     return found

@@ -14,7 +14,7 @@ from app.reads.commit import commit_record
 from app.reads.records import commit_line, lines_of
 from pack.commit import parse_commit
 from pack.errors import BadObject, TooLarge
-from pack.history import History
+from pack.history import History, _columns
 from pack.objects import COMMIT
 from tests.support.generate import WITH_HEAD
 from tests.support.graphs import commits_of
@@ -121,7 +121,7 @@ def test_what_is_no_commit_or_too_large_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_records_are_kept_within_bounds(repositories: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "_kept", records._Kept(5000))
+    monkeypatch.setattr(records, "KEPT_BYTES", 5000)
     for name in ("history", "merges", "history"):
         view = open_git_dir(repositories[name])
         history = History(view)
@@ -129,4 +129,8 @@ def test_records_are_kept_within_bounds(repositories: Any, monkeypatch: pytest.M
         first = lines_of(history, numbers)
         assert lines_of(history, numbers) == first
         assert [orjson.loads(line)["oid"] for line in first] == [history.oid(n).hex() for n in numbers]
-        assert sum(lines.bytes for lines in records._kept._lines.values()) < 3 * 5000
+        assert history.columns.line_bytes > 0
+    monkeypatch.setattr("pack.history._columns", type(_columns)())
+    history = History(open_git_dir(repositories["history"]))
+    lines_of(history, [history.number(oid) for oid in commits_of(view)])
+    assert 5000 <= history.columns.line_bytes < 8000

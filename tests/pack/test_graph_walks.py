@@ -19,3 +19,7 @@ del test_histories_are_bounded_together  # noqa: F821 - it counts the bytes of c
 def _graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (test_follow, test_mergebase, test_simplify, test_walk):
         monkeypatch.setattr(module, "open_git_dir", opening(request.param))
+    if request.param == "layers":
+        # Positions that do not say what lies ahead, and what is far down.
+        monkeypatch.setattr("pack.walk.MAX_FRONTIER", 2)
+        monkeypatch.setattr("pack.walk._FAR", 2)

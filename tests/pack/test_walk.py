@@ -199,5 +199,5 @@ def test_histories_are_bounded_together(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(history, "_columns", type(history._columns)())
     for dag in [*dags, dags[0]]:
         assert len(list(log(open_git_dir(dag.path), raw(dag.commits)))) == 30
-        assert sum(columns.bytes for columns in history._columns.values()) <= 100 * 400
+        assert sum(columns.memory for columns in history._columns.values()) <= 100 * 400
     assert len(history._columns) < 3
