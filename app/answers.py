@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from app import cursors, placing, problems
 from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, OID, headers_of
-from app.kept import Kept
+from app.kept import Keeping, Kept
 from app.negotiate import JSON, NDJSON, PATCH, accept, byte_range, matches
 from app.operations import DEFAULT_BYTES, Operation
 from app.questions import Question, ask
@@ -174,9 +174,13 @@ class Reads:
             return Response(status_code=304, headers=headers_of(handle, None, etag, cache))
         # A cursor is looked at every time: it has to be the bearer's own.
         kept = self._kept.get(etag) if params["cursor"] is None else None
-        if kept is not None:
+        if kept is not None and (kind == JSON or request.method != "HEAD"):
             receipt.kept()
-            return _json(handle, kept, etag, cache, receipt)
+            return (
+                _json(handle, kept, etag, cache, receipt)
+                if kind == JSON
+                else _again(handle, kept, kind, cache, receipt)
+            )
         bound = cursors.binding(handle.namespace, operation.id, params, bearer.name)
         work = page.Request(
             handle,
@@ -194,9 +198,9 @@ class Reads:
             work = replace(work, handle=handle, pin=where.pin, position=where.after)
         try:
             if kind == PATCH:
-                return await self._patch(request, work, cache, receipt)
+                return await self._patch(request, work, cache, receipt, etag)
             if kind == NDJSON:
-                return await self._ndjson(request, work, cache, receipt)
+                return await self._ndjson(request, work, cache, receipt, etag)
             work = replace(work, limit=work.limit or operation.default_limit, max_bytes=work.max_bytes or DEFAULT_BYTES)
 
             async def answer(handle: Handle) -> page.Answer:
@@ -220,24 +224,29 @@ class Reads:
             self._kept.put(etag, found)
         return _json(handle, found, etag, cache, receipt)
 
-    async def _ndjson(self, request: Request, work: page.Request, cache: str, receipt: Receipt) -> Response:
+    async def _ndjson(self, request: Request, work: page.Request, cache: str, receipt: Receipt, etag: str) -> Response:
         blocks = self._blocks(work)
         first = await anext(blocks)
-        headers = headers_of(work.handle, first.commit, None, NO_CACHE if cache != IMMUTABLE else cache)
-        if work.limit is not None or work.max_bytes is not None:
-            headers["Cache-Control"] = NO_STORE
+        whole = work.limit is None and work.max_bytes is None
+        headers = _stream_headers(work.handle, first.commit, cache, whole)
         if request.method == "HEAD":
             await blocks.aclose()
             return Response(headers=headers, media_type=NDJSON)
+        # The same is seldom searched for twice.
+        keeping = Keeping(self._kept, etag, first.commit, whole and work.position is None and work.module != "grep")
 
         async def body() -> AsyncIterator[bytes]:
             try:
                 async with aclosing(blocks):
                     async for block in blocks:
                         if block.end is None:
+                            keeping.add(block.data)
                             yield block.data
                         else:
-                            yield block.data + orjson.dumps({**block.end, "receipt": receipt.fields()}) + b"\n"
+                            data = block.data + orjson.dumps(block.end)[:-1]
+                            if block.end["complete"]:
+                                keeping.end(data)
+                            yield data + _receipt(receipt)
             except Exception as error:
                 log.warning("a stream of %s ended early: %s", work.module, error)
                 yield orjson.dumps({"end": True, "complete": False, "error": problems.problem(error)}) + b"\n"
@@ -264,23 +273,27 @@ class Reads:
                 await errand.bring(need)
                 work = replace(work, handle=errand.handle)
 
-    async def _patch(self, request: Request, work: page.Request, cache: str, receipt: Receipt) -> Response:
+    async def _patch(self, request: Request, work: page.Request, cache: str, receipt: Receipt, etag: str) -> Response:
         if work.limit is not None or work.position is not None:
             parameter = "limit" if work.limit is not None else "cursor"
             raise BadParameter("a patch is whole: it has no limit and no cursor", parameter=parameter)
         first, pieces = await self._begun(
             work.handle, "app.reads.diff:work_patch", lambda handle: (replace(work, handle=handle),)
         )
-        headers = headers_of(work.handle, orjson.loads(first)["commit"], None, cache)
+        commit = orjson.loads(first)["commit"]
+        headers = headers_of(work.handle, commit, None, cache)
         headers["Server-Timing"] = receipt.header()
         if request.method == "HEAD":
             await pieces.aclose()
             return Response(headers=headers, media_type=PATCH)
+        keeping = Keeping(self._kept, etag, commit, work.max_bytes is None)
 
         async def body() -> AsyncIterator[bytes]:
             async with aclosing(pieces):
                 async for piece in pieces:
+                    keeping.add(piece)
                     yield piece
+            keeping.end(b"")
 
         return StreamingResponse(body(), headers=headers, media_type=PATCH)
 
@@ -373,3 +386,25 @@ def _json(handle: Handle, found: page.Answer, etag: str, cache: str, receipt: Re
         headers = headers_of(handle, found.commit, None, NO_STORE)
     headers["Server-Timing"] = receipt.header()
     return Response(found.body, 200, headers, JSON)
+
+
+def _stream_headers(handle: Handle, commit: str | None, cache: str, whole: bool) -> dict[str, str]:
+    headers = headers_of(handle, commit, None, NO_CACHE if cache != IMMUTABLE else cache)
+    if not whole:
+        headers["Cache-Control"] = NO_STORE
+    return headers
+
+
+def _receipt(receipt: Receipt) -> bytes:
+    """The last member of a stream's last record, with its end."""
+    return b',"receipt":%b}\n' % orjson.dumps(receipt.fields())
+
+
+def _again(handle: Handle, kept: page.Answer, kind: str, cache: str, receipt: Receipt) -> Response:
+    """A stream that was kept."""
+    if kind == NDJSON:
+        headers = _stream_headers(handle, kept.commit, cache, True)
+        return Response(kept.body + _receipt(receipt), 200, headers, NDJSON)
+    headers = headers_of(handle, kept.commit, None, cache)
+    headers["Server-Timing"] = receipt.header()
+    return Response(kept.body, 200, headers, PATCH)

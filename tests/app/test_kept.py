@@ -145,3 +145,32 @@ def test_the_least_recently_used_goes_first() -> None:
     kept.put("large", Answer(b"x" * 1001, None, True, 0.0))
     kept.put("incomplete", Answer(b"x", None, False, 0.0))
     assert kept.get("large") is kept.get("incomplete") is None
+
+
+def test_small_streams_and_patches(repo: Repo, tokens: dict[str, str]) -> None:
+    for path, accept in (
+        ("/tree", "application/x-ndjson"),
+        ("/diff", "application/x-ndjson"),
+        ("/diff", "text/x-diff"),
+    ):
+        headers = {"Authorization": f"Bearer {tokens['owner']}"}
+        first = (
+            repo.ask(path, accept, recursive=True, headers=headers)
+            if path == "/tree"
+            else repo.ask(path, accept, context=7, headers=headers)
+        )
+        again = repo.client.request("GET", first.request.url, headers=headers | {"Accept": accept})
+        assert again.status_code == 200
+        kept, fresh = again.headers, first.headers
+        for name in ("content-type", "cache-control", "packhouse-commit", "packhouse-generation", "vary"):
+            assert kept.get(name) == fresh.get(name), name
+        if accept == "text/x-diff":
+            assert again.content == first.content
+            assert "cache" in kept["server-timing"]
+            continue
+        old, new = ([orjson.loads(line) for line in body.content.splitlines()] for body in (first, again))
+        assert old[-1].pop("receipt")
+        assert new[-1].pop("receipt")
+        assert old == new
+        head = repo.client.request("HEAD", first.request.url, headers=headers | {"Accept": accept})
+        assert head.content == b""
