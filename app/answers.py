@@ -35,6 +35,7 @@ from storage.layout import check_name
 from storage.repository import Unopened, glance, open_view
 
 if TYPE_CHECKING:
+    from app.reads.base import Params
     from app.service import Service
     from app.workers import Stream
     from pack.view import View
@@ -80,12 +81,12 @@ class Views:
             self._views.move_to_end(key)
         return view
 
-    async def graph(self, view: View) -> bool:
-        """Whether the view has a commit graph, which is open then."""
-        if not view.has_graph:
+    async def commits(self, view: View) -> int:
+        """How many commits the commit graph of the view has, which is open then; 0 where there is none."""
+        if not view.commits:
             # Reading and checking a large one can take a while.
             await anyio.to_thread.run_sync(History, view)
-        return view.has_graph
+        return view.commits
 
     def glance(self, handle: Handle) -> View:
         """The view as far as it can be had without opening packs: asking it for an object may be Unopened."""
@@ -116,6 +117,12 @@ class Reads:
                 await errand.bring(need)
             finally:
                 self._service.sidecars.look()
+
+    async def _by_graph(self, operation: Operation, params: Params, view: View) -> bool:
+        # A graph that no history is too long for is opened only for reads that it would serve here.
+        return placing.by_graph(operation, params, 1) and placing.by_graph(
+            operation, params, await self._views.commits(view)
+        )
 
     async def _work(self, handle: Handle, name: str, *arguments: Any) -> Any:
         return await self._service.pool.run(name, *arguments, key=handle.namespace)
@@ -153,7 +160,7 @@ class Reads:
                 with contextlib.suppress(Unopened):
                     return page.single(self._views.glance(handle), work)
             view = await self._views.open(handle)
-            if placing.single_on_loop(operation, params, view):
+            if placing.single_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
                 return page.single(view, work)
             return cast(
                 page.Answer, await self._work(handle, "app.reads.page:work_single", replace(work, handle=handle))
@@ -207,9 +214,7 @@ class Reads:
                 if placing.by_refs(operation, params):
                     return page.page(self._views.glance(handle), work)
                 view = await self._views.open(handle)
-                if placing.page_on_loop(operation, params, view) or (
-                    placing.by_graph(operation, params) and await self._views.graph(view)
-                ):
+                if placing.page_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
                     return page.page(view, work)
                 return cast(
                     page.Answer, await self._work(handle, "app.reads.page:work_page", replace(work, handle=handle))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from app.operations import Operation
 from app.reads.base import Params
-from pack.order import DEFAULT
+from pack.order import AUTHOR_DATE, DEFAULT
 from pack.revision import locate
 
 if TYPE_CHECKING:
@@ -20,9 +20,13 @@ LOOP_TREE_BYTES: Final = 32 * 1024
 LOOP_RECORDS: Final = 1000
 LOOP_COMMITS: Final = 100
 LOOP_REVS: Final = 20
+LOOP_HEADS: Final = 4
+# Commits of a history all of which the event loop may look at.
+LOOP_GRAPH: Final = 10_000
 
 # Revisions that may have to walk or search before they name something.
 _WALKS: Final = re.compile(rb"[~^:{]|-g[0-9a-f]")
+_SEARCHES: Final = re.compile(rb"[:{]|-g[0-9a-f]")
 _POINT_READS: Final = frozenset({"resolve", "commit", "tag", "blob", "stat"})
 
 
@@ -48,17 +52,32 @@ def single_on_loop(operation: Operation, params: Params, view: View) -> bool:
     return operation.module != "blob" or _size(view, params) <= LOOP_BYTES
 
 
-def by_graph(operation: Operation, params: Params) -> bool:
-    """Whether the event loop makes this page of a log itself, where the commit graph is open: a short one, from tips.
+def by_graph(operation: Operation, params: Params, commits: int) -> bool:
+    """Whether the event loop does this read of a history itself, of which the open graph has so many commits (0: none).
 
-    Filters may have to look at any number of commits before they let one through.
+    Of any history a short page of a log, from its tips; of a short one all that may have to look at every commit, but
+    for what reads them: filters and paths.
     """
-    if operation.module != "log" or params["order"] != DEFAULT or params["cursor"] is not None:
+    short = commits <= LOOP_GRAPH
+    if not commits or operation.module not in ("log", "mergebase", "aheadbehind"):
         return False
-    if any(params[name] for name in ("path", "not", "follow", "author", "message")) or params["until"] is not None:
+    if operation.module == "aheadbehind":
+        return short and len(params["head"]) <= LOOP_HEADS and not _searches((params["base"], *params["head"]))
+    if operation.module == "mergebase":
+        return short and len(params["rev"]) <= LOOP_HEADS and not _searches(params["rev"])
+    if any(params[name] for name in ("path", "follow", "author", "message")):
         return False
-    limit = params["limit"] or operation.default_limit
-    return limit <= LOOP_COMMITS and len(params["rev"]) <= LOOP_REVS and not walks(params["rev"])
+    if (params["limit"] or operation.default_limit) > LOOP_COMMITS or len(params["rev"]) > LOOP_REVS:
+        return False
+    if short:
+        return params["order"] != AUTHOR_DATE and not _searches((*params["rev"], *params["not"]))
+    bounded = params["order"] != DEFAULT or params["not"] or params["until"] is not None or params["cursor"] is not None
+    return not bounded and not walks(params["rev"])
+
+
+def _searches(revs: Iterable[bytes]) -> bool:
+    """Whether resolving one of the revisions can take more than a walk on the graph."""
+    return any(_SEARCHES.search(rev) for rev in revs)
 
 
 def page_on_loop(operation: Operation, params: Params, view: View) -> bool:

@@ -96,9 +96,10 @@ class View:
         return self._graph
 
     @property
-    def has_graph(self) -> bool:
-        """Whether the graph is open, and has all commits of the packs."""
-        return self._graph is not None and self.open_graph is not None and self.open_graph.whole
+    def commits(self) -> int:
+        """How many commits the graph has, where it is open and has all commits of the packs; else 0."""
+        whole = self._graph is not None and self.open_graph is not None and self.open_graph.whole
+        return self._graph.count if self._graph is not None and whole else 0
 
     def commit(self, oid: bytes) -> Commit:
         """The parsed commit; WrongType for any other object."""
