@@ -96,6 +96,21 @@ class Shelf:
             if others:
                 self._home.remove(others)
 
+    def limit(self, kind: str, groups: int) -> None:
+        """Take away, some time soon, the files of all but the `groups` that were used last; a group is what names of
+        files have in common before their last dash.
+        """
+        used: dict[str, float] = {}
+        paths: dict[str, list[str]] = {}
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            for each in entries:
+                if each.name.startswith(f"{kind}-"):
+                    group = each.name.rpartition("-")[0]
+                    used[group] = max(used.get(group, 0.0), each.stat().st_mtime)
+                    paths.setdefault(group, []).append(each.path)
+        for group in sorted(used, key=used.__getitem__, reverse=True)[groups:]:
+            self._home.remove(paths[group])
+
     def _path(self, kind: str, name: str) -> str:
         return f"{self._folder}/{kind}-{name}"
 

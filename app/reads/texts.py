@@ -20,6 +20,7 @@ MAX_BYTES = 96 << 20
 """Text that this process keeps in memory."""
 _FILE: Final = 400  # bytes that Python's objects about one file take
 _TREES: Final = 64
+_ON_DISK: Final = 12  # trees of one repository
 
 
 class Texts:
@@ -87,6 +88,7 @@ class Texts:
             name = self.tree.hex()
             # What is left of a tree that was cut into other pieces.
             shelf.remove_others(KIND, f"{name}-", [f"{name}-{each}" for each in range(number)])
+            shelf.limit(KIND, _ON_DISK)
             front = textfile.write_end(number, last)
             shelf.write(KIND, f"{name}-end", VERSION, textfile.derived_end(self.tree), front, b"")
         self.complete = number == len(self.kept)

@@ -91,6 +91,20 @@ def test_the_newest_is_known(kept: Path) -> None:
     assert the().latest("kind", "-end") == "2-end"
 
 
+def test_only_the_groups_used_last_stay(kept: Path) -> None:
+    for number, name in enumerate(("a-0", "b-0", "b-1", "c-end", "a-1")):
+        the().write("kind", name, 1, ID, b"", b"")
+        the().write("other", name, 1, ID, b"", b"")
+        shelf.settle()
+        for path in files(kept):
+            if path.name == f"kind-{name}":
+                os.utime(path, (number, number))
+    the().limit("kind", 2)
+    shelf.settle()
+    assert [path.name for path in files(kept) if path.name.startswith("kind")] == ["kind-a-0", "kind-a-1", "kind-c-end"]
+    assert len([path for path in files(kept) if path.name.startswith("other")]) == 5
+
+
 def test_the_budget_is_kept(kept: Path) -> None:
     for number in range(12):
         the().write("kind", str(number), 1, ID, b"", bytes(200_000))
