@@ -1,7 +1,7 @@
 """Making the sidecars of one repository, in this very process or in a niced one of its own.
 
-A process of its own tells its parent ("built", kind) and ("failed", (kind, text)). Any byte from the parent, or its
-end, ends the work.
+A process of its own tells its parent ("built", kind), ("failed", (kind, text)) and ("past", None), where the repository
+has other packs by now. Any byte from the parent, or its end, ends the work.
 """
 
 from __future__ import annotations
@@ -57,15 +57,17 @@ async def build(
     anew: bool = False,
     check: Callable[[], None] = lambda: None,
     failed: Failed | None = None,
-) -> list[str]:
+) -> list[str] | None:
     """Make the sidecars of the current generation that are not there; the kinds that were made.
+
+    None where that generation has other packs than those of `pack_set`.
 
     `kinds` None: all of them. `anew`: those that are there, too. `check` raises to end the work. An error of one kind
     is told to `failed`, where that is given, and the others are made all the same. NotReady, RepoNotFound.
     """
     handle = await Repositories(backend, supplier=supplier).handle(owner, name)
     if pack_set is not None and pack_set != layout.pack_set(record.name for record in handle.manifest.packs):
-        return []
+        return None
     built = []
     site = Site(backend, handle, _runner(supplier, handle), check=check)
     for kind, damage in (dict.fromkeys(MAKERS) if kinds is None else kinds).items():
@@ -103,8 +105,10 @@ async def _main(order: BuildOrder, parent: Parent) -> None:
             check=parent.check,
             failed=lambda kind, error: parent.tell("failed", (kind, error.detail)),
         )
-        for kind in built:
+        for kind in built or ():
             parent.tell("built", kind)
+        if built is None:
+            parent.tell("past", None)
     except PackhouseError:
         # Cancelled, or the repository is not what it was: then nobody waits for this.
         pass

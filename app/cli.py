@@ -256,7 +256,7 @@ async def _rebuild(settings: Settings, only: tuple[str, str] | None) -> None:
         for owner, name in found:
             begun = time.monotonic()
             built = await build(backend, supplier, owner, name, anew=True)
-            what = ", ".join(built) or "nothing to make, or another process is at it"
+            what = ", ".join(built or ()) or "nothing to make, or another process is at it"
             print(f"{owner}/{name}: {what} in {time.monotonic() - begun:.1f} s", flush=True)
     finally:
         if supplier is not None:

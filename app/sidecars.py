@@ -88,7 +88,7 @@ class Sidecars:
             self._quiet[key, kind] = now + seconds
 
     async def _build(self, key: _Key, kinds: dict[str, str | None]) -> set[str]:
-        """Run a process that makes them; the kinds that it failed to make."""
+        """Run a process that makes them; the kinds that it could not make."""
         owner, name, _ = key
         failed: set[str] = set()
         sock, process = await asyncio.to_thread(launch, building.main, BuildOrder(self.settings, *key, kinds))
@@ -100,13 +100,15 @@ class Sidecars:
                     event, value = pickle.loads(await reader.readexactly(length))  # noqa: S301 - from our own process
                 except (asyncio.IncompleteReadError, OSError):
                     return failed
-                if event == "built":
+                if event == "past":
+                    failed.update(kinds)  # whoever reads an earlier generation goes without
+                elif event == "built":
                     damage = kinds.get(value)
                     why = f"was damaged ({damage})" if damage else "was missing"
                     log.warning("the %s of %s/%s %s and has been made anew", value, owner, name, why)
                 else:
                     kind, detail = value
-                    failed.add(kind)
+                    failed.update([kind] if kind else kinds)
                     log.warning("the %s of %s/%s could not be made: %s", kind or "sidecars", owner, name, detail)
         finally:
             with contextlib.suppress(OSError):
