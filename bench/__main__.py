@@ -16,6 +16,7 @@ from bench.repos import COMMITS, Repository, generated, prepared
 from bench.run import git
 from bench.servers import git_server, peer, service, static
 
+ROUNDS = 7
 HERE = Path(__file__).parent
 WORK = HERE.parent / ".packhouse" / "bench"
 
@@ -25,7 +26,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "repositories", nargs="*", type=Path, metavar="REPO.git", help="bare ones; default: a generated one"
     )
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of every row (default 7)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of every row (default {ROUNDS})")
     parser.add_argument(
         "--only", default="", metavar="PREFIX", help="ingest, points, reads, or points:root, reads:grep …"
     )
@@ -61,6 +62,7 @@ def main() -> int:
             *(path.name for path in options.repositories),
             *(["--large", Path(options.large).name] if options.large is not None else []),
         ]
+        given += ["--rounds", str(options.rounds)] if options.rounds != ROUNDS else []
         report.write(options.results, results, given)
         print(f"\nwritten to {options.results}")
     return 0

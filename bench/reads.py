@@ -22,6 +22,7 @@ PATCH = "text/x-diff"
 
 FORMAT = "--format=%x01%H %T %P%n%an%n%ae%n%at%n%cn%n%ce%n%ct%n%B"
 WARM = 3
+RARE = ("AgentNamespace", "remote return parse", "copyright", "remote")
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,13 @@ def reads(repository: Repository, base: str) -> Iterator[Read]:
     counted = ["rev-list", "--left-right", "--count", f"{one}...{other}"]
     yield Read("ahead and behind", f"{base}/ahead-behind?{pair}", JSON, counted, _counts, 0.5, True,
                "git rev-list --count")  # fmt: skip
-    yield from _searches(base)
+    yield from _searches(repository, base)
 
 
-def _searches(base: str) -> Iterator[Read]:
+def _searches(repository: Repository, base: str) -> Iterator[Read]:
     for name, pattern, flags, target in (
-        ("literal", "return", ["-F"], 0.1),
-        ("literal, few", "remote return", ["-F"], 0.1),
+        ("literal, few", _rare(repository), ["-F"], 0.1),
+        ("literal, many", "return", ["-F"], 0.5),
         ("regex", r"[A-Za-z_]+rror[ (]", ["-P"], 0.15),
         ("in either case", "readme", ["-F", "-i"], 0.15),
         ("in either case, many", "Import", ["-F", "-i"], 0.5),
@@ -95,6 +96,15 @@ def _searches(base: str) -> Iterator[Read]:
         search = ["rg", "-n", "--no-ignore", "--hidden", *flags, "-e", pattern]
         at = f"{base}/grep?{urlencode(asked)}"
         yield Read(f"grep {name}", at, NDJSON, command, _lines, target, shown=shown, rg=search)
+
+
+def _rare(repository: Repository) -> str:
+    """The first of some words that HEAD has on one to a few hundred lines."""
+    for words in RARE:
+        command = ["git", "-C", str(repository.plain), "grep", "-I", "-F", "-e", words, "HEAD"]
+        if 0 < spawned(command, (0, 1))[1].count(b"\n") <= 500:
+            return words
+    return RARE[-1]
 
 
 def _two(repository: Repository) -> tuple[str, str]:

@@ -144,11 +144,21 @@ def machine() -> list[str]:
     client = "wrk" if "wrk" in found else "a loop of our own in Python"
     return [
         f"- Machine: {os.cpu_count()} × {cpu or platform.processor()}, {memory / (1 << 20):.0f} GB, "
-        f"{platform.system()} {platform.release()}; load when it began {os.getloadavg()[0]:.1f}",
+        f"{platform.system()} {platform.release()}; load when it began {os.getloadavg()[0]:.1f}"
+        f"{_favour()}",
         f"- Versions: git {git}, Python {sys.version.split()[0]}, "
         + ", ".join(f"{package} {version(package)}" for package in PACKAGES),
         f"- Requests a second are counted by {client}; latencies by one kept-alive raw socket",
     ]
+
+
+def _favour() -> str:
+    """What the scheduler was told about us and all that we start, where it was told anything."""
+    for line in _lines("/proc/self/autogroup"):
+        level = int(line.rpartition(" ")[2])
+        if level:
+            return f"; others were at work on it, and this run's scheduling group had nice {level}"
+    return ""
 
 
 def _lines(path: str) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -120,15 +121,16 @@ def _inside(graph: Graph, tips: Sequence[int], hidden: Sequence[int], first_pare
     one, two, many = graph.one, graph.two, graph.many
     pending, colours, inside = bytearray(graph.count), bytearray(graph.count), bytearray(graph.count)
     rfind = pending.rfind
-    left = 0  # of the pending ones, those that are wanted
     for n in tips:
-        colours[n] = _WANTED
-    for n in hidden:
-        colours[n] |= _HIDDEN
-    for n in {*tips, *hidden}:
         pending[n] = 1
-        left += colours[n] == _WANTED
-    n = graph.count
+    n = max(hidden) + 1
+    _spread(graph, pending, n, first_parent)
+    inside[n:] = pending[n:]
+    colours[:n] = pending[:n]
+    for other in hidden:
+        colours[other] |= _HIDDEN
+        pending[other] = 1
+    left = colours.count(_WANTED, 0, n)  # of the pending ones, those that are wanted
     while left:
         n -= 1
         if not pending[n]:
@@ -155,6 +157,26 @@ def _inside(graph: Graph, tips: Sequence[int], hidden: Sequence[int], first_pare
                 left -= old
                 pending[parent] = 1
     return inside
+
+
+def _spread(graph: Graph, marks: bytearray, low: int, first_parent: bool = False) -> None:
+    """Mark what the marked ones reach: parents of all that are not below `low`."""
+    top = marks.rfind(_SET) + 1
+    if top <= low:
+        return
+    many = graph.many
+    # Backwards over the very marks that are being set.
+    backwards = islice(reversed(marks), len(marks) - top, None)
+    rows = zip(range(top - 1, low - 1, -1), backwards, graph.one[low:top][::-1], graph.two[low:top][::-1], strict=False)
+    for n, mark, first, second in rows:
+        if mark and first != NONE:
+            marks[first] = 1
+            if second != NONE and not first_parent:
+                if second != MANY:
+                    marks[second] = 1
+                else:
+                    for parent in many[n]:
+                        marks[parent] = 1
 
 
 def topological(graph: Graph, listed: Sequence[int]) -> list[int]:
@@ -258,14 +280,22 @@ def _painted(graph: Graph, wanted: Sequence[int], hidden: Sequence[int]) -> tupl
     one, two, many = graph.one, graph.two, graph.many
     pending, colours = bytearray(graph.count), bytearray(graph.count)
     rfind = pending.rfind
-    for colour, numbers in ((_WANTED, wanted), (_HIDDEN, hidden)):
-        for n in numbers:
-            colours[n] |= colour
-            pending[n] = 1
+    # Down to where both colours are there is but one to spread.
+    colour, upper, lower = _WANTED, wanted, hidden
+    if max(wanted) < max(hidden):
+        colour, upper, lower = _HIDDEN, hidden, wanted
+    for n in upper:
+        pending[n] = 1
+    n = max(lower) + 1
+    _spread(graph, pending, n)
     counts = [0, 0, 0, 0]
+    counts[colour] = pending.count(_SET, n)
+    colours[:n] = pending[:n].replace(_SET, bytes((colour,)))
+    for other in lower:
+        colours[other] |= _BOTH - colour
+        pending[other] = 1
     bases = []
-    fresh = sum(pending)  # of the pending ones, those that are not below a base
-    n = graph.count
+    fresh = pending.count(_SET, 0, n)  # of the pending ones, those that are not below a base
     while fresh:
         n -= 1
         if not pending[n]:

@@ -482,7 +482,9 @@ async def test_wrong_credentials_before_a_real_server(
     await backend.close()
 
 
-async def test_nobody_listens(tmp_path: Path) -> None:
+async def test_nobody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
     place = parse("s3://bucket?endpoint=http://127.0.0.1:1&attempts=2")
     backend = S3Backend(place, spool=tmp_path)
     with pytest.raises(StoreUnavailable, match="failed to get k: the connection failed"):
