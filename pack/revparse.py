@@ -66,11 +66,11 @@ def parse(rev: bytes) -> Rev:
 
 def _parse(rev: bytes) -> Rev:
     if not rev:
-        raise BadRevision("the revision is empty")
+        raise BadRevision("the revision is empty", parameter="rev")
     if len(rev) > MAX_LENGTH:
-        raise BadRevision(f"the revision is longer than {MAX_LENGTH} bytes")
+        raise BadRevision(f"the revision is longer than {MAX_LENGTH} bytes", parameter="rev")
     if b"\0" in rev:
-        raise BadRevision("the revision holds a NUL byte")
+        raise BadRevision("the revision holds a NUL byte", parameter="rev")
     if rev[:1] == b"-":
         raise _refused(rev, "options are not taken here")
     if rev[:2] == b":/":
@@ -159,4 +159,5 @@ def _check_base(rev: bytes, base: bytes) -> None:
 
 
 def _refused(rev: bytes, hint: str) -> BadRevision:
-    return BadRevision(f"{rev[:200].decode('utf-8', 'replace')!r} is no revision: {hint}")
+    shown = rev[:200].decode("utf-8", "replace")
+    return BadRevision(f"{shown!r} is no revision: {hint}", parameter="rev")

@@ -182,6 +182,27 @@ def test_refusals(repo: Repo, path: str, params: dict[str, object], status: int,
     assert problem["detail"]
 
 
+@pytest.mark.parametrize("rev", ["a..b", "-x", "HEAD@{1}", "nope", "HEAD~9999", "HEAD^{tag}"])
+@pytest.mark.parametrize(
+    ("path", "parameter", "others"),
+    [
+        *[(path, "rev", {}) for path in ("/resolve", "/commit", "/tree", "/stat", "/blob", "/raw", "/log")],
+        ("/grep", "rev", {"pattern": "x"}),
+        ("/log", "not", {}),
+        ("/merge-base", "rev", {"rev": "main"}),
+        ("/ahead-behind", "base", {"head": "main"}),
+        ("/ahead-behind", "head", {"base": "main"}),
+        ("/diff", "head", {}),
+        ("/diff", "base", {"head": "main"}),
+    ],
+)
+def test_a_bad_revision_names_its_parameter(
+    repo: Repo, path: str, parameter: str, others: dict[str, str], rev: str
+) -> None:
+    one = {**others, parameter: [others[parameter], rev] if parameter in others else rev}
+    assert repo.problem(path, **one)["parameter"] == parameter
+
+
 @pytest.mark.parametrize("path", ["/tree", "/log", "/grep", "/diff", "/refs"])
 @pytest.mark.parametrize("params", [{"rev": "nope"}, {"limit": "x"}, {"unknown": "1"}])
 def test_streams_refuse_before_the_first_byte(repo: Repo, path: str, params: dict[str, object]) -> None:
