@@ -26,7 +26,7 @@ run: setup       ## ingest REPO (a URL or a path; default: this checkout) and se
 	$(BIN)/packhouse run $(if $(REPO),'$(REPO)',--name local/packhouse) --host $(HOST) --port $(PORT) --store $(STORE) $(RUNARGS)
 
 test: setup      ## the tests, within 10 minutes on two cores
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 test-slow: setup ## long fuzzing, kill and load runs
 	$(BIN)/python -m pytest -m slow --timeout 3600
