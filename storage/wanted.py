@@ -21,13 +21,14 @@ class Sizes:
     """Bytes, unless said otherwise.
 
     Repositories of up to `whole` are brought whole, refs tables of up to `refs`. `windows` are the ranges of a read's
-    first request, its second and so on; `request` is the most that one asks for. At most `parallel` requests with
-    `flying` bytes in all are under way. After `popular` times of bringing ranges of a pack it is brought whole.
+    first request, its second and so on: few steps, since what is promised is how often a read asks, not how much it
+    brings. `request` is the most that one asks for. At most `parallel` requests with `flying` bytes in all are under
+    way. After `popular` times of bringing ranges of a pack it is brought whole.
     """
 
     whole: int = 64 << 20
     refs: int = 4 << 20
-    windows: tuple[int, ...] = (4 << 20, 16 << 20, 64 << 20)
+    windows: tuple[int, ...] = (4 << 20, 64 << 20)
     request: int = 64 << 20
     parallel: int = 16
     flying: int = 192 << 20
