@@ -1,4 +1,4 @@
-"""`python -m bench`: measure against git and peers, print tables, write bench/RESULTS.md."""
+"""`python -m bench`: reads and ingest beside git, libgit2 and ripgrep; prints tables and writes their section."""
 
 from __future__ import annotations
 
@@ -9,28 +9,22 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench import ingest, points, reads, report
-from bench.points import WrongAnswer
+from bench import command, ingest, page, points, reads
+from bench.machine import machine
 from bench.report import Measured
 from bench.repos import COMMITS, Repository, generated, prepared
 from bench.run import git
 from bench.servers import git_server, peer, service, static
 
 ROUNDS = 7
-HERE = Path(__file__).parent
-WORK = HERE.parent / ".packhouse" / "bench"
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m bench", description=__doc__)
+    parser = command.arguments(__doc__, "bench", ROUNDS)
+    command.with_repositories(parser)
     parser.add_argument(
-        "repositories", nargs="*", type=Path, metavar="REPO.git", help="bare ones; default: a generated one"
+        "--only", default="", metavar="PREFIX", help="ingest, points, reads, or points:root, reads:grep …; not written"
     )
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of every row (default {ROUNDS})")
-    parser.add_argument(
-        "--only", default="", metavar="PREFIX", help="ingest, points, reads, or points:root, reads:grep …"
-    )
-    parser.add_argument("--quick", action="store_true", help="few and short rounds: do the rows work at all?")
     parser.add_argument(
         "--large",
         nargs="?",
@@ -38,34 +32,28 @@ def arguments() -> argparse.Namespace:
         metavar="REPO.git",
         help="also the memory of ingesting a pack ten times larger: of this repository, or generated (half an hour)",
     )
-    parser.add_argument("--work", type=Path, default=WORK, metavar="DIR", help="where copies of repositories are kept")
-    parser.add_argument("--results", type=Path, default=HERE / "RESULTS.md", metavar="FILE", help="the page to write")
     return parser.parse_args()
 
 
-def main() -> int:
-    options = arguments()
-    print("\n".join(report.machine()))
-    results = []
+def work(options: argparse.Namespace) -> None:
+    ran_on, results = machine(), []
+    print("\n".join(ran_on))
     for source in options.repositories or [generated(options.work)]:
         found = Measured(prepared(source, options.work))
         print(f"\n{found.title()}")
         results.append(found)
-        try:
-            with ExitStack() as stack:
-                Run(options, found, stack).measure()
-        except WrongAnswer as error:
-            print(f"\nwrong: {error}", file=sys.stderr)
-            return 1
+        with ExitStack() as stack:
+            Run(options, found, stack).measure()
     if not options.only and not options.quick:
-        given = [
-            *(path.name for path in options.repositories),
-            *(["--large", Path(options.large).name] if options.large is not None else []),
-        ]
-        given += ["--rounds", str(options.rounds)] if options.rounds != ROUNDS else []
-        report.write(options.results, results, given)
-        print(f"\nwritten to {options.results}")
-    return 0
+        section = page.Section(
+            "reads",
+            "Ingest and reads, beside git, libgit2 and ripgrep",
+            command.called("bench", "bench"),
+            ran_on,
+            [line for found in results for line in found.missed()],
+            "\n".join(found.text() for found in results),
+        )
+        page.write(options.results, section)
 
 
 class Run:
@@ -80,8 +68,9 @@ class Run:
         self._stack = stack
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         self._upstream = stack.enter_context(git_server(options.work / "served"))
-        self._service = stack.enter_context(service(self._folder / "store"))
-        self._anew = stack.enter_context(service(self._folder / "store", answer_cache_bytes="0"))
+        store, cache = str(self._folder / "store"), str(self._folder / "cache")
+        self._service = stack.enter_context(service(store, cache_dir=cache))
+        self._anew = stack.enter_context(service(store, cache_dir=cache, answer_cache_bytes="0"))
         self._base = self._service.base("main")
 
     def measure(self) -> None:
@@ -92,12 +81,13 @@ class Run:
             return
         self._service.put("main", f"{self._upstream}/{self.repository.plain.name}")
         self._service.settle()
+        self._peer = self._stack.enter_context(peer(self.options.work / "served"))
         if "points".startswith(part):
             self._points(only)
         if "reads".startswith(part):
             checkout = self._checkout() if shutil.which("rg") else None
-            address = self._anew.address
-            self.found.parts.append(reads.measure(self.repository, address, self._base, self.rounds, only, checkout))
+            where = reads.Where(self._anew.address, self._base, self._peer.address, checkout)
+            self.found.parts.append(reads.measure(self.repository, where, self.rounds, only))
 
     def _ingest(self) -> None:
         rounds, parts = min(self.rounds, 5), self.found.parts
@@ -111,9 +101,8 @@ class Run:
     def _points(self, only: str) -> None:
         root = self._folder / "static"
         root.mkdir()
-        other = self._stack.enter_context(peer(self.options.work / "served"))
         files = self._stack.enter_context(static(root))
-        where = points.Where(self._service, self._anew, self._base, other, files, root)
+        where = points.Where(self._service, self._anew, self._base, self._peer, files, root)
         self.found.parts += points.measure(self.repository, where, self.rounds, self.seconds, only)
 
     def _checkout(self) -> Path:
@@ -126,4 +115,5 @@ class Run:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    options = arguments()
+    sys.exit(command.run(lambda: work(options)))

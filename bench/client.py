@@ -30,6 +30,9 @@ class Connection:
         self._socket = socket.create_connection((address.host, address.port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._file = self._socket.makefile("rb", buffering=1 << 18)
+        self.port: int = self._socket.getsockname()[1]
+        self.first_byte = 0.0
+        """When the body of the last answer began, as `time.perf_counter` tells."""
 
     def get(self, target: str, accept: str = "*/*") -> tuple[int, bytes]:
         """Status and body of GET `target`."""
@@ -43,11 +46,15 @@ class Connection:
             elif name.lower() == b"transfer-encoding":
                 chunked = True
         if not chunked:
+            self.first_byte = time.perf_counter()
             return status, self._file.read(length)
         pieces = []
-        while size := int(self._file.readline(), 16):
+        size = int(self._file.readline(), 16)
+        self.first_byte = time.perf_counter()
+        while size:
             pieces.append(self._file.read(size))
             self._file.readline()
+            size = int(self._file.readline(), 16)
         self._file.readline()
         return status, b"".join(pieces)
 

@@ -94,7 +94,7 @@ def _ours(repository: Repository, service: Service, url: str) -> tuple[float, in
     if status != 200 or repository.git("rev-parse", "HEAD").encode() not in body:
         raise RuntimeError(f"the ingested repository answers {status} {body[:200]!r}")
     service.delete(name)
-    shutil.rmtree(service.store / "bench" / f"{name}.git" / "objects")
+    shutil.rmtree(Path(service.store) / "bench" / f"{name}.git" / "objects")
     return seconds, rss
 
 

@@ -37,7 +37,7 @@ class Peer:
 class Service:
     """A running packhouse with a store of its own."""
 
-    def __init__(self, address: Address, pid: int, store: Path) -> None:
+    def __init__(self, address: Address, pid: int, store: str) -> None:
         self.address = address
         self.pid = pid
         self.store = store
@@ -77,13 +77,15 @@ class Service:
 
 
 @contextmanager
-def service(store: Path, processes: int = PROCESSES, **settings: str) -> Iterator[Service]:
-    """`packhouse serve` on a free port; `settings` are those of the environment, in lower case."""
+def service(store: str, processes: int = PROCESSES, **settings: str) -> Iterator[Service]:
+    """`packhouse serve` on a free port over the store with that path or URL; `settings` are those of the environment,
+    in lower case.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PACKHOUSE_")}
     environment["PACKHOUSE_ALLOW_UPSTREAMS"] = "127.0.0.1"
     environment["PACKHOUSE_WORKERS"] = str(processes)
     environment |= {f"PACKHOUSE_{name.upper()}": value for name, value in settings.items()}
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--store", str(store)]
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--store", store]
     with _child(command, environment) as (process, line):
         found = re.search(r"http://([\d.]+):(\d+)", line)
         if found is None:
