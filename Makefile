@@ -8,7 +8,7 @@ STORE ?= .packhouse/store
 RUNARGS ?=
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-.PHONY: help setup run test test-slow lint bench openapi lock clean
+.PHONY: help setup run test test-slow lint bench bench-stores bench-load bench-big openapi lock clean
 
 help:            ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -36,8 +36,18 @@ lint: setup      ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: setup     ## measure against git and peers; writes bench/RESULTS.md
+# Each of these writes its own section of bench/RESULTS.md, and fails on wrong answers only.
+bench: setup     ## measure ingest and reads beside git, libgit2 and ripgrep
 	$(BIN)/python -m bench $(BENCHARGS)
+
+bench-stores: setup ## the same operations on every kind of store, warm and cold
+	$(BIN)/python -m bench.stores $(BENCHARGS)
+
+bench-load: setup ## point reads while 64 connections read, others search and an ingest runs
+	$(BIN)/python -m bench.load $(BENCHARGS)
+
+bench-big: setup ## a tree of 1.3 million files
+	$(BIN)/python -m bench.big $(BENCHARGS)
 
 openapi: setup   ## write the snapshot of the OpenAPI document
 	$(BIN)/packhouse openapi > tests/snapshots/openapi.json

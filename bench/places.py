@@ -15,6 +15,8 @@ from tests.services.seaweed import Seaweed
 FOLDER, CEPHFS, MINIO, GATEWAY = 1, 2, 3, 4
 """Columns of ex_git_objectstore's table."""
 
+LOCAL = "file"
+
 _started: dict[type[Server], Server] = {}
 
 
@@ -69,7 +71,7 @@ def _unmounted(_: Path) -> str:
 
 
 PLACES = (
-    Place("file", "file", FOLDER, lambda: "", lambda folder: str(folder / "store")),
+    Place("file", LOCAL, FOLDER, lambda: "", lambda folder: str(folder / "store")),
     Place("cephfs-mount", "CephFS, mounted", CEPHFS, lambda: Ceph.missing() or Ceph.missing_mount(), _mounted,
           Ceph.environment),
     Place("cephfs", "CephFS, libcephfs", CEPHFS, lambda: Ceph.missing() or Ceph.missing_fs(), _unmounted,

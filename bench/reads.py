@@ -10,6 +10,7 @@ from statistics import median
 from bench.checks import document, same_lines
 from bench.client import Address, Connection
 from bench.command import WrongAnswer
+from bench.inprocess import InProcess
 from bench.questions import Read, reads
 from bench.report import Part, Row
 from bench.repos import Repository
@@ -75,7 +76,7 @@ def _row(read: Read, repository: Repository, where: Where, rounds: int, ours: Co
     return Row(name, "ms", mine, read.against, others[judge], read.target, digits=digits, beside=others)
 
 
-def checked(read: Read, repository: Repository, ours: Connection) -> bytes:
+def checked(read: Read, repository: Repository, ours: Connection | InProcess) -> bytes:
     """The answer; WrongAnswer where it is not git's."""
     wanted = spawned(read.command(repository), (0, 1))[1]
     status, body = ours.get(read.path, read.accept)
@@ -84,7 +85,7 @@ def checked(read: Read, repository: Repository, ours: Connection) -> bytes:
     return body
 
 
-def asked(connection: Connection, path: str, accept: str) -> tuple[float, bytes]:
+def asked(connection: Connection | InProcess, path: str, accept: str) -> tuple[float, bytes]:
     """Milliseconds of one request, and the body."""
     started = time.perf_counter()
     status, body = connection.get(path, accept)
