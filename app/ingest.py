@@ -41,8 +41,9 @@ from pack.objects import COMMIT
 from pack.reader import Need, Objects
 from pack.view import Ref
 from storage import generations, layout
+from storage.arrived import Arrived
 from storage.backend import Backend, NotThere
-from storage.connectivity import Arrived, Checked, check
+from storage.connectivity import Checked, check
 from storage.keeper import Keeper
 from storage.manifest import DELETED, READY, TOMBSTONE, Manifest
 from storage.publish import Won, all_refs, insist, prepare
@@ -336,6 +337,8 @@ class _Attempt:
     async def _fetch(self, wants: list[bytes], whole: bool) -> None:
         base = self.base
         known = Known()
+        if not base.manifest.packs:
+            self.arrived = Arrived(wants)
         if not whole:
             checksums = {pack.checksum for pack in base.manifest.packs}
             known = Known(base.tips(), base.objects.__contains__, checksums)

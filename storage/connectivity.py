@@ -5,13 +5,13 @@ parents in it; an ingest collects the parents of the commits that arrive (`Arriv
 induction all ancestors of every commit are then there. Packs that are not closed (they may hold commits that no ref
 reaches) are walked from the tips instead.
 
-Trees are walked from the tips, each against a tree that is proven already: the one that the ref had before, or that of
-another tip. What both contain is not looked at again.
+Trees that were taken apart while they came in are proven with what they name. Others are walked from the tips, each
+against a tree that is proven already: the one that the ref had before, or that of another tip. What both contain is not
+looked at again.
 """
 
 from __future__ import annotations
 
-from binascii import unhexlify
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,10 +23,12 @@ from pack.errors import BadObject, IncompleteHistory, ObjectNotFound, WrongType
 from pack.objects import COMMIT, EMPTY_TREE, TAG, TREE
 from pack.treediff import compare_raw
 from pack.view import Ref
+from storage.arrived import Arrived
 from storage.manifest import Head
 
 _OID = 20
 _TAGS_MAX = 1000
+_IN_ORDER = 4  # of so many trees at most one may have come too early; else walking them from the tips is cheaper
 _BLOBS_MAX = 1 << 18  # files of all tips that are remembered, so that each is looked up once
 
 
@@ -47,35 +49,6 @@ class Advertised(Protocol):
     def oid(self) -> bytes: ...
     @property
     def symref_target(self) -> bytes | None: ...
-
-
-class Arrived:
-    """The commits of the packs of one ingest: oid -> tree and parents, concatenated. Fed by the parser."""
-
-    __slots__ = ("links", "unreadable")
-
-    def __init__(self) -> None:
-        self.links: dict[bytes, bytes] = {}
-        self.unreadable = 0
-
-    def on_object(self, kind: int, oid: bytes, offset: int, data: bytes) -> None:
-        """For `StreamParser(on_object=…)`. A commit that cannot be read is counted, and refused if a ref leads to
-        it.
-        """
-        if kind != COMMIT:
-            return
-        try:
-            if data[:5] != b"tree ":
-                raise ValueError
-            links = unhexlify(data[5:45])
-            at = 46
-            while data[at : at + 7] == b"parent ":
-                links += unhexlify(data[at + 7 : at + 47])
-                at += 48
-        except ValueError:
-            self.unreadable += 1
-            return
-        self.links[oid] = links
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +89,8 @@ def check(
     old = {ref.name: ref for ref in base_refs}
     proof = _Proof(objects, arrived.links if arrived else {}, {ref.peeled or ref.oid for ref in old.values()})
     closed = arrived is not None and not arrived.unreadable and base_closed and _closed(proof)
+    if arrived is not None:
+        _settle(proof, arrived)
     against: bytes | None = None
     refs = []
     for wanted in sorted(advertised, key=lambda each: each.name):
@@ -134,6 +109,23 @@ def check(
         ref, _ = _prove(proof, b"HEAD", head_oid, closed, against)
         head = Head(head_target, ref.oid, ref.type, ref.peeled, ref.tree)
     return Checked(refs, head, closed)
+
+
+def _settle(proof: _Proof, arrived: Arrived) -> None:
+    """Prove the trees that were read while they came in: what they name and did not see must be there."""
+    if len(arrived.awaited) * _IN_ORDER > len(arrived.read):
+        return
+    proof.trees |= arrived.read
+    try:
+        for oid in arrived.awaited:
+            _walk_trees(proof, oid, None)
+        for oid in arrived.blobs - proof.blobs:
+            if oid not in proof.objects:
+                raise _missing(oid)
+        proof.blobs |= arrived.blobs
+    except (ObjectNotFound, WrongType, BadObject):
+        # The walk from the refs comes upon it again, and tells whose it is.
+        proof.trees, proof.blobs = {EMPTY_TREE}, set()
 
 
 def _closed(proof: _Proof) -> bool:

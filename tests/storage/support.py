@@ -12,6 +12,7 @@ from pack.reader import Objects
 from pack.stream import StreamParser
 from pack.view import View
 from storage import connectivity, publish
+from storage.arrived import Arrived
 from storage.backend import Backend
 from storage.localgit import LocalRepository
 from storage.manifest import Manifest, PackRecord, UpstreamRecord
@@ -42,7 +43,7 @@ async def look_at(backend: Backend, base: Manifest, records: Iterable[PackRecord
 async def store_pack(
     backend: Backend,
     chunks: Iterable[bytes],
-    arrived: connectivity.Arrived | None = None,
+    arrived: Arrived | None = None,
     find_base: Callable[[bytes], tuple[int, bytes] | None] | None = None,
 ) -> PackRecord:
     """Put one pack into the store, its index with it."""
@@ -72,7 +73,7 @@ async def ingest(backend: Backend, source: Path) -> Manifest:
         base = await Repositories(backend).newest(OWNER, NAME)
     except Exception:
         base = await register(backend)
-    arrived = connectivity.Arrived()
+    arrived = Arrived()
     with LocalRepository(source) as local:
         records = [await store_pack(backend, stream.chunks, arrived) for stream in local.packs()]
         advertisement = local.advertisement

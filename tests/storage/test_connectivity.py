@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,8 @@ from pack.advertisement import AdvertisedRef
 from pack.errors import IncompleteHistory, WrongType
 from pack.objects import BLOB, COMMIT, TAG, TREE
 from pack.view import Ref, View
-from storage.connectivity import Arrived, Checked, check
+from storage.arrived import Arrived
+from storage.connectivity import Checked, check
 from tests.support.generate import GENERATORS
 from tests.support.generate import Repositories as Generated
 from tests.support.git import Plumbing, git, init
@@ -16,11 +19,30 @@ from tests.support.repo import open_git_dir
 
 
 def everything(view: View) -> Arrived:
-    arrived = Arrived()
-    for pack in view.objects.packs:
-        for oid in pack.index.oids():
-            arrived.on_object(view.objects.header(oid)[0], oid, 0, view.objects.read(oid)[1])
+    return passing_by(view, (), everywhere(view))
+
+
+def everywhere(view: View) -> list[bytes]:
+    return [oid for pack in view.objects.packs for oid in pack.index.oids()]
+
+
+def passing_by(view: View, tips: Iterable[bytes], oids: Iterable[bytes]) -> Arrived:
+    arrived = Arrived(tips)
+    for oid in oids:
+        arrived.on_object(view.objects.header(oid)[0], oid, 0, view.objects.read(oid)[1])
     return arrived
+
+
+def in_order(path: Path) -> list[bytes]:
+    """All that refs reach, as pack-objects orders it: commits and tags, then trees from the roots, then blobs."""
+    listed = git(path, "rev-list", "--objects", "--no-object-names", "--all", "--in-commit-order")
+    kinds = {}
+    for line in git(path, "cat-file", "--batch-check", "--batch-all-objects").decode().splitlines():
+        oid, kind, _ = line.split()
+        kinds[oid] = kind
+    oids = listed.decode().split()
+    order = ("commit", "tag", "tree", "blob")
+    return [bytes.fromhex(oid) for kind in order for oid in oids if kinds[oid] == kind]
 
 
 def advertised(view: View) -> list[AdvertisedRef]:
@@ -51,6 +73,32 @@ def test_whole_repositories_pass(repositories: Generated, generator: str, walked
     assert checked.head.target == view.refs.head_target
     assert checked.head.oid == (head.oid if head else None)
     assert checked.closed is (not walked)
+
+
+@pytest.mark.parametrize("generator", sorted(GENERATORS))
+@pytest.mark.parametrize("order", ["as packs have it", "backwards", "by oid", "any"])
+def test_trees_that_were_seen_while_they_came_in(repositories: Generated, generator: str, order: str) -> None:
+    path = repositories[generator]
+    view = open_git_dir(path)
+    oids = in_order(path)
+    if order == "backwards":
+        oids.reverse()
+    elif order == "by oid":
+        oids.sort()
+    elif order == "any":
+        random.Random(generator).shuffle(oids)
+    wanted = advertised(view)
+    head = view.refs.head
+    objects = Without(view)
+    heads = {"head_target": view.refs.head_target, "head_oid": head.oid if head else None}
+    arrived = passing_by(view, {ref.oid for ref in wanted} | ({head.oid} if head else set()), oids)
+    assert check(objects, wanted, arrived=arrived, **heads) == check(
+        view.objects, wanted, arrived=everything(view), **heads
+    )
+    if order == "as packs have it" and generator in ("big", "refs"):
+        assert not arrived.awaited
+        trees = [oid for oid in objects.read if view.objects.header(oid)[0] == TREE]
+        assert len(trees) <= sum(1 for ref in wanted if tree_of(view, ref.oid) == ref.oid), trees
 
 
 class Without:
@@ -135,6 +183,55 @@ def test_each_missing_object_is_named(small: Small, what: str, arrived: bool) ->
         run(view, Without(view, gone), arrived=arrived)
     assert caught.value.extra["object"] == gone
     assert caught.value.extra["ref"].startswith("refs/")
+
+
+@pytest.mark.parametrize("what", ["blob", "other", "sub", "tree", "lost", "tag one"])
+def test_what_did_not_come_is_named(small: Small, what: str) -> None:
+    view = small.view()
+    gone = small.oid("refs/tags/one").hex() if what == "tag one" else getattr(small, what)
+    came = [oid for oid in in_order(small.path) if oid.hex() != gone]
+    wanted = advertised(view)
+    arrived = passing_by(view, [ref.oid for ref in wanted], came)
+    with pytest.raises(IncompleteHistory, match="not there") as caught:
+        check(Without(view, gone), wanted, arrived=arrived)
+    assert caught.value.extra["object"] == gone
+    assert caught.value.extra["ref"].startswith("refs/")
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        b"40000 d\0%(blob)b",  # a directory that is a file
+        b"100644 f\0%(sub)b40000 d\0%(blob)b",
+        b"40000 a\0%(blob)b100644 b\0%(blob)b",  # the same object as both
+        b"100644 f\0%(blob)b1",
+        b"100644 f\0%(none)b",
+        b"100664 f\0%(none)b",
+        b"40000 d\0%(none)b",
+        b"040000 d\0%(none)b",
+        b"garbage",
+    ],
+)
+def test_odd_trees_come_to_the_same(small: Small, entries: bytes) -> None:
+    """Whether a tree was seen passing by or is read afterwards: the same objection, or none."""
+    p = Plumbing(small.path)
+    named = {b"blob": bytes.fromhex(small.blob), b"sub": bytes.fromhex(small.sub), b"none": b"\1" * 20}
+    tree = p.raw("tree", entries % named)
+    p.ref("refs/heads/odd", p.commit("odd", p.raw("tree", b"40000 odd\0" + bytes.fromhex(tree)), small.tip))
+    view = small.view()
+    wanted = advertised(view)
+
+    def said(arrived: Arrived) -> object:
+        try:
+            return check(view.objects, wanted, arrived=arrived)
+        except IncompleteHistory as error:
+            return error.detail, error.extra
+
+    oids = everywhere(view)
+    orders = [oids, oids[::-1], sorted(oids, key=lambda oid: (view.objects.header(oid)[0], oid))]
+    plain = said(everything(view))
+    for order in orders:
+        assert said(passing_by(view, [ref.oid for ref in wanted], order)) == plain
 
 
 def test_old_trees_are_not_promised(small: Small) -> None:

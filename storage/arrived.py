@@ -1,0 +1,108 @@
+"""What a pack tells of itself while it comes in, so that proving it needs little reading afterwards.
+
+Of every commit its tree and parents are kept. Where nothing is there yet that could be leaned on (the first ingest of a
+repository), the trees of the tips are taken apart as they pass by as well: packs hold commits first, then trees from
+the roots downwards. A tree that comes before the one that names it is not missed: it stays among the awaited ones, and
+is read again.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import unhexlify
+from collections.abc import Iterable
+
+from pack.objects import COMMIT, TAG, TREE
+from pack.tree import MAX_BYTES
+
+_OID = 20
+_BLOBS_MAX = 1 << 18
+_DIRECTORIES = frozenset((b"40000", b"040000"))
+_FILES = frozenset((b"100644", b"100755", b"120000"))
+_GITLINK = b"160000"
+# As in pack.tree: the last alternative shows damage, possessive repeats never try again what failed.
+_ENTRY = re.compile(rb"([0-7]++) [^\0]++\0(.{20})|(.+)", re.DOTALL)
+
+
+class Arrived:
+    """The objects of the packs of one ingest, fed by the parser.
+
+    `links`       oid of a commit -> its tree and parents, concatenated
+    `unreadable`  commits that cannot be read; they are refused if a ref leads to one
+    `read`        trees of tips that came, were taken apart, and whose directories are among `read` and `awaited`
+    `awaited`     trees of tips that have not come since they were named
+    `blobs`       what the files of the trees of `read` name
+
+    `tips` are the objects that refs are to name; without them no tree is looked at.
+    """
+
+    __slots__ = ("_tips", "awaited", "blobs", "links", "read", "unreadable")
+
+    def __init__(self, tips: Iterable[bytes] = ()) -> None:
+        self._tips = set(tips)
+        self.links: dict[bytes, bytes] = {}
+        self.unreadable = 0
+        self.read: set[bytes] = set()
+        self.awaited: set[bytes] = set()
+        self.blobs: set[bytes] = set()
+
+    def on_object(self, kind: int, oid: bytes, offset: int, data: bytes) -> None:
+        """For `StreamParser(on_object=…)`."""
+        if kind == TREE:
+            if oid in self.awaited:
+                self._take(oid, data)
+        elif kind == COMMIT:
+            self._link(oid, data)
+        elif kind == TAG and oid in self._tips:
+            self._follow(data)
+
+    def _link(self, oid: bytes, data: bytes) -> None:
+        try:
+            if data[:5] != b"tree ":
+                raise ValueError
+            links = unhexlify(data[5:45])
+            at = 46
+            while data[at : at + 7] == b"parent ":
+                links += unhexlify(data[at + 7 : at + 47])
+                at += 48
+        except ValueError:
+            self.unreadable += 1
+            return
+        self.links[oid] = links
+        if oid in self._tips:
+            self._await(links[:_OID])
+
+    def _follow(self, data: bytes) -> None:
+        """A tag of a tip: what it names is a tip as well."""
+        try:
+            target = unhexlify(data[7:47])
+        except ValueError:
+            return  # whoever peels it says so
+        self._tips.add(target)
+        if target in self.links:
+            self._await(self.links[target][:_OID])
+
+    def _await(self, tree: bytes) -> None:
+        if tree not in self.read:
+            self.awaited.add(tree)
+
+    def _take(self, oid: bytes, data: bytes) -> None:
+        """A tree that is awaited; one with anything odd in it stays awaited."""
+        if len(data) > MAX_BYTES:
+            return
+        directories, files = [], []
+        for mode, child, rest in _ENTRY.findall(data):
+            if mode in _FILES:
+                files.append(child)
+            elif mode in _DIRECTORIES:
+                directories.append(child)
+            elif rest or mode != _GITLINK:
+                return
+        self.awaited.discard(oid)
+        self.read.add(oid)
+        self.awaited.update(child for child in directories if child not in self.read)
+        self.blobs.update(files)
+        if len(self.blobs) > _BLOBS_MAX:
+            # Too much to remember: the trees are walked when all is there.
+            for kept in (self._tips, self.read, self.awaited, self.blobs):
+                kept.clear()
