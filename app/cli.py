@@ -30,7 +30,10 @@ app = typer.Typer(
 
 Target = Annotated[str, typer.Argument(metavar="URL|PATH", help="An http(s) URL, or the path of a repository.")]
 Store = Annotated[
-    str | None, typer.Option(help="Where repositories live: file:///path, a path, or s3://bucket/prefix?endpoint=…")
+    str | None,
+    typer.Option(
+        help="Where repositories live: file:///path, a path, s3://bucket/prefix?endpoint=…, cephfs://name/dir"
+    ),
 ]
 CacheDir = Annotated[str | None, typer.Option(help="Folder of the node's cache.")]
 Host = Annotated[str | None, typer.Option(help="Address to listen on.")]

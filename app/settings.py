@@ -18,12 +18,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from pack.errors import BadParameter
 from pack.limits import Limits
-from storage import s3place
+from storage import cephplace, s3place
 
 PREFIX = "PACKHOUSE_"
 CREDENTIALS = PREFIX + "CREDENTIAL_"
 """What variables begin with that hold an upstream's credential; they are no settings."""
-STORE_SCHEMES = ("file", "s3")
+STORE_SCHEMES = ("file", "s3", "cephfs")
 HOME = Path(".packhouse")
 
 
@@ -41,7 +41,11 @@ class Settings(BaseSettings):
     workers: int = Field(1, ge=1, le=256, description="serving processes")
 
     store: str = Field(
-        "", description="where repositories live: file:///path, a plain path, or s3://bucket/prefix?endpoint=…"
+        "",
+        description=(
+            "where repositories live: file:///path, a plain path, s3://bucket/prefix?endpoint=…, or "
+            "cephfs://name/directory?conf=…"
+        ),
     )
     cache_dir: Path = Field(HOME / "cache", description="local folder of the node's cache")
     cache_bytes: ByteSize = Field(ByteSize(8 << 30), ge=1 << 20, description="budget of the cache folder")
@@ -109,10 +113,13 @@ class Settings(BaseSettings):
         if not separator:
             return Path(value.removeprefix("file:")).expanduser().absolute().as_uri()
         if scheme not in STORE_SCHEMES:
-            raise ValueError(f"the scheme {scheme}:// is not supported, use file:///path or s3://bucket/prefix")
-        if scheme == "s3":
+            raise ValueError(
+                f"the scheme {scheme}:// is not supported, use file:///path, s3://bucket/prefix or "
+                "cephfs://name/directory"
+            )
+        if scheme != "file":
             try:
-                return s3place.parse(value).url
+                return s3place.parse(value).url if scheme == s3place.SCHEME else cephplace.parse(value).url
             except BadParameter as error:
                 raise ValueError(error.detail) from None
         parts = urlsplit(value)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from storage.posix import Posix
 
 _Items = list[Item]
 _Names = list[str]
+_Entries = list[tuple[str, bool]]
 _IMMUTABLE = 0o444  # as git's own packs; the process's umask applies
 _MUTABLE = 0o644
 _READS = ("get", "read", "size")
@@ -121,7 +123,7 @@ class Folder:
 
     def begin(self, key: str) -> Unfinished:
         path = self.path(key)
-        temporary = f"{_parent(path)}/{TEMPORARY[0]}{secrets.token_hex(10)}"
+        temporary = f"{_parent(path)}/{_temporary(TEMPORARY[0])}"
         with told("upload", key):
             self._make_directory(_parent(path))
             fd = self._calls.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, _IMMUTABLE)
@@ -209,7 +211,7 @@ class Folder:
     def _write_temporary(self, path: str, data: bytes, mode: int) -> tuple[str, str]:
         directory = _parent(path)
         self._make_directory(directory)
-        temporary = f"{directory}/{TEMPORARY[1]}{secrets.token_hex(10)}"
+        temporary = f"{directory}/{_temporary(TEMPORARY[1])}"
         fd = self._calls.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             self._write_all(fd, data)
@@ -237,7 +239,7 @@ class Folder:
         finally:
             self._calls.close(fd)
 
-    def _scan(self, folder: str) -> list[tuple[str, bool]]:
+    def _scan(self, folder: str) -> _Entries:
         try:
             return self._calls.scan(f"{self.root}/{folder}")
         except (FileNotFoundError, NotADirectoryError):
@@ -265,7 +267,7 @@ class Folder:
             if is_directory:
                 if f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
                     swept += self._sweep(f"{key}/", prefix, before)
-            elif name.startswith(TEMPORARY) and key.startswith(prefix):
+            elif name.startswith(TEMPORARY) and key.startswith(prefix) and _begun(name) < before:
                 with contextlib.suppress(FileNotFoundError):
                     if self._calls.stat(f"{self.root}/{key}").mtime < before:
                         self._calls.unlink(f"{self.root}/{key}")
@@ -285,6 +287,19 @@ def told(operation: str, key: str) -> Iterator[None]:
         raise StoreUnavailable(
             f"The store failed to {operation} {key}: {error.strerror}.", operation=operation, **extra
         ) from error
+
+
+def _temporary(start: str) -> str:
+    """A name that says when it was given."""
+    return f"{start}{int(time.time()):x}-{secrets.token_hex(8)}"
+
+
+def _begun(name: str) -> float:
+    """When a temporary name was given, 0 where it does not say. What is young need not be asked for its time: in CephFS
+    that would wait for a writer that was killed, until the cluster gives it up.
+    """
+    found = re.fullmatch(r"\.?[a-z]+[_-]([0-9a-f]{6,12})-[0-9a-f]+", name)
+    return int(found[1], 16) if found else 0.0
 
 
 def _parent(path: str) -> str:

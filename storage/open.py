@@ -3,6 +3,7 @@
 file:///absolute/path        a local folder, or a mounted one
 path                         the same
 s3://bucket/prefix?…         a bucket of an S3 server (`storage.s3place`)
+cephfs://name/directory?…    a directory of a CephFS that is not mounted (`storage.cephplace`)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import orjson
 
 from pack.errors import BadParameter, CorruptData, StoreUnavailable
-from storage import layout, s3place
+from storage import cephplace, layout, s3place
 from storage.backend import Backend, NotThere
 from storage.file import FileBackend
 
@@ -40,8 +41,13 @@ def open_backend(url: str, spool: Path | None = None) -> Backend:
         from storage.s3 import S3Backend  # the library behind it takes its time to load
 
         return S3Backend(s3place.parse(url), spool=spool)
+    if scheme == cephplace.SCHEME:
+        from storage.cephfs import CephBackend
+
+        return CephBackend(cephplace.parse(url), spool=spool)
     raise BadParameter(
-        f"There is no kind of store named {scheme!r}; there are file:///path and s3://bucket.", parameter="store"
+        f"There is no kind of store named {scheme!r}; there are file:///path, s3://bucket and cephfs://name/directory.",
+        parameter="store",
     )
 
 

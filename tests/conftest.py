@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.services import running as services
+from tests.services import stores
 from tests.support.cases import Cases
 from tests.support.generate import Repositories
 from tests.support.service import Repo, Running, bring
@@ -73,14 +73,14 @@ class Served:
 def served(tmp_path_factory: pytest.TempPathFactory, repositories: Repositories, cases: Cases) -> Iterator[Served]:
     """A running service for reads; every repository is ingested when it is first asked for.
 
-    Its store is a folder, or a bucket of the server that PACKHOUSE_TEST_STORE names (`tests.services.running`).
+    Its store is a folder, or one on the server that PACKHOUSE_TEST_STORE names (`tests.services.stores`).
     """
     folder = tmp_path_factory.mktemp("served")
-    server = os.environ.get("PACKHOUSE_TEST_STORE", "file")
-    if server == "file":
+    name = os.environ.get("PACKHOUSE_TEST_STORE", "file")
+    if name == "file":
         running, store = Running(folder / "store"), str(folder / "store")
     else:
-        store = services.get(server).url(f"served-{secrets.token_hex(8)}")
+        store = stores.url(name, f"served-{secrets.token_hex(8)}")
         running = Running(folder / "store", at=store, cache_dir=str(folder / "cache"))
     yield Served(running, repositories, cases, store)
     running.stop()

@@ -17,8 +17,7 @@ from urllib.parse import quote, quote_from_bytes
 import pytest
 
 from app.reads.base import b64, from_b64
-from pack.errors import BadParameter
-from storage.open import open_backend, prepare
+from storage.open import prepare
 from tests.conftest import Served
 from tests.storage.conftest import BACKENDS
 from tests.support.cases import H04_NAMES, H07_BRANCHES, H07_FILES, SUB_A, SUB_B, Cases
@@ -498,12 +497,9 @@ def test_nothing_at_all_and_pieces(served: Served) -> None:
         assert part("empty", wanted) == (416, b"", "bytes */0")
 
 
-NO_CEPHFS = pytest.mark.xfail(strict=True, raises=BadParameter, reason="stores in CephFS are not built yet")
-
-
-@pytest.mark.parametrize("store", [*sorted(BACKENDS), pytest.param("cephfs", marks=NO_CEPHFS)])
+@pytest.mark.parametrize("store", sorted(BACKENDS))
 async def test_nothing_at_all_and_pieces_in_a_store(tmp_path: Path, store: str) -> None:
-    backend = BACKENDS[store](tmp_path) if store in BACKENDS else open_backend("cephfs://packhouse/handed")
+    backend = BACKENDS[store](tmp_path)
     try:
         await prepare(backend)
         await backend.create("handed/empty", b"")

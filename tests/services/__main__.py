@@ -5,7 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 
+from tests.services.ceph import Ceph
 from tests.services.running import SERVERS
+
+_ENDS = {signal.SIGINT, signal.SIGTERM}
 
 
 def main(arguments: list[str]) -> int:
@@ -31,7 +34,14 @@ def main(arguments: list[str]) -> int:
         for name, value in server.environment().items():
             print(f"export {name}={value}")
         print(f"export PACKHOUSE_STORE='{server.url()}'", flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        if isinstance(server, Ceph) and not server.missing_fs():
+            server.need_fs()
+            print(f"# or '{server.fs_url('store')}'", flush=True)
+            if not server.missing_mount():
+                server.need_mount()
+                print(f"# or {server.mount}/store", flush=True)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+        signal.sigwait(_ENDS)
     finally:
         server.close()
     return 0

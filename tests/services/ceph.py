@@ -1,18 +1,22 @@
-"""Ceph on one machine: monitor, object store on a file, RADOS gateway (S3), and on demand a metadata server (CephFS).
+"""Ceph on one machine: monitor, object store on a file, RADOS gateway (S3), and on demand a metadata server (CephFS)
+and a mount of it by FUSE.
 
 Its programs are Debian packages, and are installed by root only. Daemons run in the foreground, without systemd.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import uuid
 from pathlib import Path
 
+from tests.services import fuse
 from tests.services.base import ACCESS, HOST, SECRET, Server, answers, free_ports, make_bucket, until
 
 PACKAGES = (
@@ -22,7 +26,7 @@ PACKAGES = (
     "radosgw",
     "ceph-common",
     "ceph-fuse",
-    "python3-cephfs",
+    "libcephfs2",
 )
 PROGRAMS = ("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "ceph", "ceph-authtool", "monmaptool")
 
@@ -36,7 +40,7 @@ public network = 127.0.0.0/8
 public addr = {host}
 cluster addr = {host}
 run dir = {state}/run
-admin socket = {state}/run/$name.asok
+admin socket = {state}/run/$name.$pid.$cctid.asok
 pid file =
 log file = {state}/$name.ceph.log
 log to stderr = false
@@ -78,14 +82,16 @@ rgw thread pool size = 32
 
 
 class Ceph(Server):
-    """`with_fs` starts the metadata server and makes a CephFS named cephfs."""
+    """S3; and after `need_fs` a CephFS named cephfs, which after `need_mount` is mounted at `mount`."""
 
     name = "ceph"
 
-    def __init__(self, state: Path | None = None, *, with_fs: bool = False) -> None:
+    def __init__(self, state: Path | None = None) -> None:
         super().__init__(state)
-        self.with_fs = with_fs
         self.config = self.state / "ceph.conf"
+        self.mount = self.state / "mnt"
+        self._with_fs = False
+        self._with_mount = False
 
     @classmethod
     def missing(cls) -> str:
@@ -100,6 +106,23 @@ class Ceph(Server):
         options = ["-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"]
         subprocess.run(["apt-get", "install", *options, *PACKAGES], check=True, env=env)
 
+    @classmethod
+    def missing_fs(cls) -> str:
+        """What CephFS needs beyond `missing`."""
+        if not shutil.which("ceph-mds"):
+            return "ceph-mds"
+        try:
+            ctypes.CDLL("libcephfs.so.2")
+        except OSError:
+            return "libcephfs"
+        return ""
+
+    @classmethod
+    def missing_mount(cls) -> str:
+        if not shutil.which("ceph-fuse"):
+            return "ceph-fuse"
+        return "" if os.access("/dev/fuse", os.R_OK | os.W_OK) and not os.geteuid() else "the right to mount by FUSE"
+
     def start(self) -> None:
         fresh = not self.config.exists()
         if fresh:
@@ -113,8 +136,10 @@ class Ceph(Server):
         self._daemon("osd", "ceph-osd", "-i", "0")
         until("osd", lambda: self._json("osd", "stat").get("num_up_osds") == 1, 60, self.check)
         self._daemon("rgw", "radosgw", "-n", "client.rgw.a")
-        if self.with_fs:
+        if self._with_fs:
             self._start_fs()
+        if self._with_mount:
+            self._start_mount()
         until("radosgw", lambda: answers(self.endpoint), 60, self.check)
         if fresh:
             keys = [f"--access-key={ACCESS}", f"--secret-key={SECRET}"]
@@ -122,9 +147,40 @@ class Ceph(Server):
             self._run("radosgw-admin", "-n", "client.rgw.a", *user)
         make_bucket(self)
 
+    def need_fs(self) -> None:
+        if not self._with_fs:
+            self._start_fs()
+            self._with_fs = True
+
+    def need_mount(self) -> None:
+        self.need_fs()
+        if not self._with_mount:
+            self._start_mount()
+            self._with_mount = True
+
+    def fs_url(self, directory: str, **options: str) -> str:
+        """The URL of a store in CephFS without a mount."""
+        query = "".join(f"&{name}={value}" for name, value in options.items())
+        return f"cephfs://cephfs/{directory}?conf={self.config}{query}"
+
     def kill_one(self, name: str) -> None:
         """Kill one daemon (mon, osd, rgw, mds), as a crash would; `start` brings it back."""
         self.processes.pop(name).stop(signal.SIGKILL)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        # The mount ends first, and while there still is somebody to say farewell to.
+        mount = self.processes.pop("fuse", None)
+        if mount is not None:
+            mount.stop()
+        super().stop(number)
+
+    def _start_mount(self) -> None:
+        if "fuse" in self.processes:
+            return
+        self.mount.mkdir(exist_ok=True)
+        command = ["ceph-fuse", "-f", "-c", str(self.config), "-n", "client.admin", str(self.mount)]
+        self.launch("fuse", sys.executable, fuse.__file__, str(self.mount), *command)
+        until("ceph-fuse", self.mount.is_mount, 60, self.check)
 
     def _start_fs(self) -> None:
         if not self._json("fs", "ls"):

@@ -24,18 +24,12 @@ def get(name: str) -> Server:
     """The running server. Skips the test where it is not installed, or not asked for; fails where it must be there."""
     if name in _running:
         return _running[name]
-    asked = os.environ.get(VARIABLE)
-    wanted = {each.strip() for each in asked.split(",")} if asked is not None else None
+    wanted = _wanted()
     if wanted is not None and name not in wanted:
         pytest.skip(f"{VARIABLE} does not name {name}")
     if name in _broken:
         pytest.fail(_broken[name])
-    missing = SERVERS[name].missing()
-    if missing:
-        what = f"{missing} is not installed (python -m tests.services install {name})"
-        if wanted is None:
-            pytest.skip(what)
-        pytest.fail(what)
+    insist(name, "", SERVERS[name].missing())
     server = SERVERS[name]()
     atexit.register(server.close)
     try:
@@ -46,3 +40,18 @@ def get(name: str) -> Server:
     os.environ.update(server.environment())
     _running[name] = server
     return server
+
+
+def insist(name: str, purpose: str, missing: str) -> None:
+    """Skip the test, or fail it where that server was asked for, when something is missing."""
+    if missing:
+        what = f"{purpose} needs {missing}, which is not there" if purpose else f"{missing} is not installed"
+        what += f" (python -m tests.services install {name})"
+        if _wanted() is None:
+            pytest.skip(what)
+        pytest.fail(what)
+
+
+def _wanted() -> set[str] | None:
+    asked = os.environ.get(VARIABLE)
+    return {each.strip() for each in asked.split(",")} if asked is not None else None

@@ -11,27 +11,21 @@ import pytest
 from storage import views
 from storage.backend import Backend
 from storage.open import open_backend
-from tests.services import running
+from tests.services import stores
 
 
 def _file(folder: Path) -> Backend:
     return open_backend((folder / "store").as_uri())
 
 
-def _s3(server: str) -> Callable[[Path], Backend]:
+def _at(store: str) -> Callable[[Path], Backend]:
     def make(folder: Path) -> Backend:
-        prefix = f"test-{secrets.token_hex(8)}"
-        return open_backend(running.get(server).url(prefix), spool=folder / "spool")
+        return open_backend(stores.url(store, f"test-{secrets.token_hex(8)}"), spool=folder / "spool")
 
     return make
 
 
-BACKENDS: dict[str, Callable[[Path], Backend]] = {
-    "file": _file,
-    "seaweed": _s3("seaweed"),
-    "ceph-rgw": _s3("ceph"),
-    "minio": _s3("minio"),
-}
+BACKENDS: dict[str, Callable[[Path], Backend]] = {"file": _file, **{name: _at(name) for name in stores.STORES}}
 
 
 @pytest.fixture(params=sorted(BACKENDS))
