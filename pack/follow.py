@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pack.history import History
+from pack.pathindex import UNTOUCHED
 from pack.rename import closest
 from pack.simplify import Spot, alike, spot_at
 from pack.tree import DIRECTORY, EXECUTABLE, REGULAR
@@ -20,6 +20,7 @@ from pack.treediff import Change, diff_trees
 from pack.walk import Query, Walk
 
 if TYPE_CHECKING:
+    from pack.pathindex import Touched
     from pack.view import View
 
 _IDENTICAL: Final = 100  # files of one oid that are looked at
@@ -54,9 +55,10 @@ class Follow:
         if resume is not None:
             self._path = bytes.fromhex(resume["path"])
             resume = resume["walk"]
-        self._walk = Walk(view, replace(query, paths=()), resume=resume, visit=visit)
+        self._walk = Walk(view, replace(query, paths=()), resume=resume, visit=visit, whole=True)
         self._view = view
-        self._history = History(view)
+        self._history = self._walk.history
+        self._changes = self._history.changes
         self._first_parent = query.first_parent
         self._missing = missing
 
@@ -69,8 +71,10 @@ class Follow:
 
     def __iter__(self) -> Iterator[Step]:
         history = self._history
-        for oid in self._walk:
-            n = history.number(oid)
+        touched = self._touched()
+        for n in self._walk.numbers():
+            if touched is not None and touched.code(n) == UNTOUCHED:
+                continue
             parents = history.load(n)
             if len(parents) > 1 and not self._first_parent:
                 continue
@@ -90,7 +94,11 @@ class Follow:
                 source = find_source(self._view, before, tree, path, new, self._missing)
                 if source is not None:
                     self._path = source
-            yield Step(oid, path)
+                    touched = self._touched()
+            yield Step(history.oid(n), path)
+
+    def _touched(self) -> Touched | None:
+        return self._changes.touched((self._path,)) if self._changes is not None else None
 
 
 def find_source(

@@ -20,6 +20,7 @@ from pack.objects import COMMIT
 
 if TYPE_CHECKING:
     from pack.graph import Graph
+    from pack.pathindex import PathIndex
     from pack.view import View
 
 MAX_BYTES: Final = 256 << 20
@@ -127,6 +128,12 @@ class History:
         """The commit object."""
         text = self.graph.text(n) if self.graph is not None and n < self._base else None
         return text if text is not None else self.view.objects.read_as(self.oid(n), COMMIT)
+
+    @property
+    def changes(self) -> PathIndex | None:
+        """What is known of the paths that commits of the graph change. May raise Need."""
+        opened = self.view.open_changes
+        return opened(self.graph) if opened is not None and self.graph is not None else None
 
     def covering(self, numbers: Iterable[int]) -> Graph | None:
         """The graph where it has all of these commits, and so all that they reach."""

@@ -1,7 +1,8 @@
 """The commit that last touched each of many paths: what `git log -1 -- PATH` says for every one, in one walk.
 
 Of a merge git follows the first parent that has the path as it is (git-log(1), "History Simplification"), so that
-there is one way down for each path; the paths go it together as long as they can.
+there is one way down for each path; the paths go it together as long as they can. Where an index knows what changes
+them, each goes its own way in leaps.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 
 from pack.errors import CorruptData, NotFound, PackhouseError
+from pack.history import History
+from pack.pathindex import UNTOUCHED, PathIndex, Touched
+from pack.pathlayer import DIFFERS, SAME
+from pack.simplify import alike
 from pack.tree import DIRECTORY, Entry
 from pack.view import View
 
@@ -45,11 +50,56 @@ class _Node:
             else:
                 mine.join(node)
 
-    def paths(self, prefix: bytes = b"") -> Iterator[bytes]:
-        for name in self.here:
-            yield prefix + name
+    def entries(self, prefix: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
+        for name, entry in self.here.items():
+            yield prefix + name, entry
         for name, node in self.below.items():
-            yield from node.paths(prefix + name + b"/")
+            yield from node.entries(prefix + name + b"/")
+
+    def paths(self) -> Iterator[bytes]:
+        for path, _ in self.entries():
+            yield path
+
+
+class _Leaper:
+    """Goes down for single paths as far as the index knows the way."""
+
+    def __init__(self, history: History, index: PathIndex) -> None:
+        self._history = history
+        self._index = index
+        self._folders: dict[bytes, Callable[[bytes], Touched | None]] = {}
+        self._lost: set[bytes] = set()
+
+    def go(self, path: bytes, oid: bytes) -> tuple[bytes, bool]:
+        """From a commit that has the path: (the commit that changed it last, True), or (the next one that has to be
+        looked at, False).
+        """
+        touched = self._touched(path)
+        if touched is None or path in self._lost:
+            return oid, False
+        history, graph = self._history, self._index.graph
+        at = history.number(oid)
+        while (leap := touched.leap(at, at)) is not None:
+            n = leap[0]
+            code = touched.code(n)
+            if code == DIFFERS:
+                return history.oid(n), True
+            if code == UNTOUCHED:
+                at = graph.one[n]
+            elif code == SAME:
+                at = graph.two[n]
+            else:
+                return history.oid(n), False
+        # A directory without files, which is nothing to the index.
+        self._lost.add(path)
+        return oid, False
+
+    def _touched(self, path: bytes) -> Touched | None:
+        folder, _, name = path.rpartition(b"/")
+        names = self._folders.get(folder)
+        if names is None:
+            names = self._folders[folder] = self._index.entries(folder)
+        return names(name)
 
 
 def last_commits(
@@ -66,12 +116,41 @@ def last_commits(
     `visit` is asked before each commit; where it says no the search ends, and the answer is False. A commit or tree
     that cannot be read is told to `lost` for every path that leads there; without `lost` it is raised.
     """
+    history = History(view)
+    index = history.changes
+    leaper = _Leaper(history, index) if index is not None else None
+    waiting: dict[bytes, _Node] = {}
+    heap: list[tuple[int, int, bytes]] = []
+    pushed = 0
+
+    def send(oid: bytes, node: _Node) -> None:
+        """Go on with entries that are the same in a commit."""
+        nonlocal pushed
+        nodes = {oid: node}
+        if leaper is not None:
+            nodes = {}
+            for path, entry in node.entries():
+                target, is_last = leaper.go(path, oid)
+                if is_last:
+                    found(path, target)
+                else:
+                    nodes.setdefault(target, _Node()).add(path, entry)
+        for target, each in nodes.items():
+            known = waiting.get(target)
+            if known is None:
+                pushed += 1
+                waiting[target] = each
+                heappush(heap, (-view.links(target).time, pushed, target))
+            else:
+                known.join(each)
+
     root = _Node()
     for path, entry in entries:
         root.add(path, entry)
-    waiting: dict[bytes, _Node] = {commit: root}
-    heap: list[tuple[int, int, bytes]] = [(0, 0, commit)]
-    pushed = 0
+    try:
+        send(commit, root)
+    except (NotFound, CorruptData):
+        waiting, heap = {commit: root}, [(0, 0, commit)]
     while heap:
         oid = heappop(heap)[2]
         node = waiting.pop(oid)
@@ -83,16 +162,9 @@ def last_commits(
             rest: _Node = node
             links = view.links(oid)
             for parent in links.parents:
-                above = view.links(parent)
-                same, rest = _split(view, rest, above.tree, links.tree)
+                same, rest = _split(view, rest, view.links(parent).tree, links.tree)
                 if same:
-                    known = waiting.get(parent)
-                    if known is None:
-                        pushed += 1
-                        waiting[parent] = same
-                        heappush(heap, (-above.time, pushed, parent))
-                    else:
-                        known.join(same)
+                    send(parent, same)
                 if not rest:
                     break
         except (NotFound, CorruptData) as error:
@@ -118,7 +190,7 @@ def _split(view: View, node: _Node, parent: bytes | None, child: bytes) -> tuple
         if entry.name in node.here or entry.name in node.below:
             old.setdefault(entry.name, entry)
     for name, wanted in node.here.items():
-        (same if old.get(name) == wanted else rest).here[name] = wanted
+        (same if _alike(view, old.get(name), wanted) else rest).here[name] = wanted
     if node.below:
         new = {entry.name: entry.oid for entry in view.tree(child) if entry.name in node.below}
         for name, inner in node.below.items():
@@ -130,3 +202,13 @@ def _split(view: View, node: _Node, parent: bytes | None, child: bytes) -> tuple
             if other:
                 rest.below[name] = other
     return same, rest
+
+
+def _alike(view: View, old: Entry | None, new: Entry) -> bool:
+    """Whether an entry is the same, a directory also where it differs in directories without files alone."""
+    if old == new:
+        return True
+    if old is None or old.mode != DIRECTORY or new.mode != DIRECTORY:
+        return False
+    spot = (new.mode, new.oid)
+    return alike(view, (old.mode, old.oid), spot) and not alike(view, None, spot)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from pack.pathlayer import LOOK, SAME
 from pack.tree import DIRECTORY
 from pack.treediff import diff_trees
 
 if TYPE_CHECKING:
     from pack.history import History
+    from pack.pathindex import Touched
     from pack.view import View
 
 Spot = tuple[int, bytes] | None  # mode and oid of what lies at a path
@@ -73,11 +75,15 @@ def alike(view: View, old: Spot, new: Spot) -> bool:
 
 
 class Paths:
-    """Compares commits of a history by a set of paths."""
+    """Compares commits of a history by a set of paths. `touched` is what an index knows of them: no tree is read for
+    what it tells.
+    """
 
     def __init__(self, history: History, paths: Sequence[bytes]) -> None:
         self.history = history
         self.view = history.view
+        changes = history.changes
+        self.touched: Touched | None = changes.touched(paths) if changes is not None else None
         self._paths = [_lookup(history, path) for path in dict.fromkeys(paths)]
 
     def _spots(self, n: int) -> list[Spot]:
@@ -104,8 +110,9 @@ class Paths:
         `relevant` says whether a parent is inside the range that is walked (None: all are): the others neither take
         the history over nor, beside a relevant one, make the commit count as changed.
         """
+        code = self.touched.code(n) if self.touched is not None else None
         if not parents:
-            return parents, self.empty(n)
+            return parents, self.empty(n) if code is None else code < 0
         history = self.history
         inside = changed_inside = changed_outside = False
         for position, parent in enumerate(parents):
@@ -114,7 +121,11 @@ class Paths:
             if position and first_parent:
                 break
             history.load(parent)
-            if self.same(parent, n):
+            if code is None or (position and (code < 0 or code == LOOK)):
+                same = self.same(parent, n)
+            else:
+                same = code == SAME if position else code < 0
+            if same:
                 if is_relevant:
                     return (parent,), True
             elif is_relevant:

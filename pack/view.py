@@ -18,6 +18,7 @@ from pack.tree import Entry
 
 if TYPE_CHECKING:
     from pack.graph import Graph
+    from pack.pathindex import PathIndex
 
 _LINKS: Final = 1 << 17
 _ENTRIES: Final = 1 << 17
@@ -70,6 +71,12 @@ class OpenGraph(Protocol):
     def __call__(self) -> Graph | None: ...
 
 
+class OpenChanges(Protocol):
+    """Gives what is known of changed paths over a graph of the view, or None. May raise Need."""
+
+    def __call__(self, graph: Graph) -> PathIndex | None: ...
+
+
 class View:
     """Objects and refs together, with small caches of what walks ask for again and again."""
 
@@ -79,6 +86,7 @@ class View:
         self.generation = generation
         self.namespace = namespace
         self.open_graph: OpenGraph | None = None
+        self.open_changes: OpenChanges | None = None
         self._graph: Graph | None = None
         self._links: dict[bytes, Links] = {}
         self._trees: OrderedDict[bytes, list[Entry]] = OrderedDict()

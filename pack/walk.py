@@ -12,12 +12,13 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from heapq import heappop, heappush
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pack.errors import CursorExpired
+from pack.frontier import Ahead, Frontier, Way, by_time
 from pack.history import History
+from pack.leaps import Leaps
 from pack.match import commit_matcher
 from pack.order import AUTHOR_DATE, DATE, DEFAULT, TOPO, author_time, topological
 from pack.ranges import Range
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pack.graph import Graph
     from pack.view import View
 
-MAX_FRONTIER: Final = 32
 CHUNK: Final = 256
 _FAR: Final = 1000
 
@@ -54,13 +54,6 @@ class Query:
         return bool(self.hidden) or self.order != DEFAULT
 
 
-class Ahead(NamedTuple):
-    """Where a walk in the default order stands: the time of the oldest commit taken, and the queue of those met."""
-
-    oldest: int
-    queue: list[tuple[int, int, int]]
-
-
 class _Feed(Protocol):
     """Commits in walking order, before filters."""
 
@@ -68,7 +61,7 @@ class _Feed(Protocol):
     treesame: bool  # of the last one
 
     def take(self) -> int | None: ...
-    def frontier(self) -> Ahead | None: ...
+    def ahead(self) -> Ahead | None: ...
 
 
 class _Listed:
@@ -107,7 +100,7 @@ class _Listed:
         self.taken = min(count, len(self._rows))
         return self._rows[count - 1] if 0 < count <= len(self._rows) else None
 
-    def frontier(self) -> None:
+    def ahead(self) -> None:
         return None
 
 
@@ -154,7 +147,7 @@ def _list_range(history: History, query: Query, paths: Paths | None) -> tuple[li
 
 
 def _list_graph(history: History, graph: Graph, query: Query, tips: list[int], hidden: list[int]) -> list[int]:
-    listed = within(graph, _by_time(history, tips), hidden, first_parent=query.first_parent)
+    listed = within(graph, by_time(history, tips), hidden, first_parent=query.first_parent)
     if query.until is not None:
         times = graph.times
         listed = [n for n in listed if times[n] <= query.until]
@@ -171,18 +164,13 @@ def _author_times(history: History, listed: Sequence[int]) -> dict[int, int]:
     return {n: author_time(history.text(n)) for n in listed}
 
 
-def _by_time(history: History, numbers: Iterable[int]) -> list[int]:
-    times = history.times
-    return sorted(dict.fromkeys(numbers), key=lambda n: -times[n])
-
-
 class _Scan:
     """The default order on the columns of the graph."""
 
     treesame = False
 
     def __init__(self, history: History, graph: Graph, query: Query, tips: Iterable[int]) -> None:
-        self._rows = scan(graph, _by_time(history, tips), first_parent=query.first_parent)
+        self._rows = scan(graph, by_time(history, tips), first_parent=query.first_parent)
         self._times = graph.times
         self._since = query.since
         self.taken = 0
@@ -213,97 +201,8 @@ class _Scan:
         found = self.some(count)
         return found[-1] if len(found) == count and found else None
 
-    def frontier(self) -> None:
+    def ahead(self) -> None:
         return None
-
-
-class _Frontier:
-    """The default order: the youngest of the commits met and not yet shown comes next, equal times as they were met.
-
-    A frontier that was taken up again knows what lies ahead, not what was passed. That matters only for a commit no
-    older than the oldest one passed, as equal times and wrong clocks make them: then the walk is done over.
-    """
-
-    def __init__(self, history: History, query: Query, paths: Paths | None) -> None:
-        self._history = history
-        self._query = query
-        self._paths = paths
-        self.taken = 0
-        self.treesame = False
-        self._oldest: int | None = None  # of those taken
-        self._doubt: int | None = None  # time from which on a commit may have been taken before this feed began
-        self._seen: set[int] = set()
-        self._queue: list[tuple[int, int, int]] = []
-        self._counter = 0
-
-    def begin(self, tips: Sequence[bytes]) -> _Frontier:
-        for n in _by_time(self._history, map(self._history.number, tips)):
-            self._push(n)
-        return self
-
-    def resume(self, taken: int, oldest: int, ahead: Sequence[bytes]) -> _Frontier:
-        self.taken = taken
-        self._oldest = self._doubt = oldest
-        for oid in ahead:
-            self._push(self._history.number(oid))
-        return self
-
-    def skip(self, count: int) -> int | None:
-        """Take `count` commits; the last of them."""
-        last = None
-        for _ in range(count):
-            last = self.take()
-        return last
-
-    def _push(self, n: int) -> None:
-        self._seen.add(n)
-        heappush(self._queue, (-self._history.times[n], self._counter, n))
-        self._counter += 1
-
-    def take(self) -> int | None:
-        query, history, seen = self._query, self._history, self._seen
-        if not self._queue:
-            return None
-        negative, _, n = self._queue[0]
-        time = -negative
-        if query.since is not None and time < query.since:
-            # Nothing ahead is younger, and what is too old is not followed.
-            self._queue.clear()
-            return None
-        parents = history.load(n)
-        treesame = False
-        if self._paths is not None:
-            parents, treesame = self._paths.simplify(n, parents, query.first_parent)
-        if query.first_parent:
-            parents = parents[:1]
-        new = []
-        for parent in parents:
-            if parent not in seen:
-                history.load(parent)
-                if self._doubt is not None and history.times[parent] >= self._doubt:
-                    self._do_over()
-                    return self.take()
-                new.append(parent)
-        # Nothing above changed the walk: whatever it lacked, it can be asked again.
-        heappop(self._queue)
-        self.taken += 1
-        self.treesame = treesame
-        if self._oldest is None or time < self._oldest:
-            self._oldest = time
-        for parent in new:
-            if parent not in seen:
-                self._push(parent)
-        return n
-
-    def _do_over(self) -> None:
-        whole = _Frontier(self._history, self._query, self._paths).begin(self._query.tips)
-        whole.skip(self.taken)
-        self.__dict__.update(whole.__dict__)
-
-    def frontier(self) -> Ahead | None:
-        if len(self._queue) > MAX_FRONTIER or self._oldest is None:
-            return None
-        return Ahead(self._oldest, self._queue[:])
 
 
 class Walk:
@@ -334,7 +233,7 @@ class Walk:
         self._feed: _Feed = self._feed_from(paths, resume, whole)
 
     def _feed_from(self, paths: Paths | None, resume: dict[str, Any] | None, whole: bool) -> _Feed:
-        feed: _Listed | _Frontier | _Scan
+        feed: _Listed | _Scan | Frontier | Leaps
         # A position far down that does not say what lies ahead is come by most quickly on the graph.
         far = resume is not None and "ahead" not in resume and resume["taken"] > _FAR
         tips = list(map(self.history.number, self._query.tips)) if whole or far else []
@@ -344,15 +243,27 @@ class Walk:
         elif graph is not None:
             feed = _Scan(self.history, graph, self._query, tips)
         else:
-            feed = _Frontier(self.history, self._query, paths)
-            if resume is not None and "ahead" in resume:
-                self._last = self.history.number(bytes.fromhex(resume["at"]))
-                return feed.resume(resume["taken"], resume["oldest"], [bytes.fromhex(oid) for oid in resume["ahead"]])
-            feed.begin(self._query.tips)
+            return self._one_by_one(paths, resume)
         if resume is not None:
             self._last = feed.skip(resume["taken"])
             if self._last is None or self.history.oid(self._last).hex() != resume["at"]:
-                raise CursorExpired("the history that the cursor belongs to has changed; begin again without it")
+                raise _expired()
+        return feed
+
+    def _one_by_one(self, paths: Paths | None, resume: dict[str, Any] | None) -> Frontier | Leaps:
+        history, query = self.history, self._query
+        way = Way(query.tips, query.first_parent, query.since)
+        feed: Frontier | Leaps = Frontier(history, way, paths)
+        if paths is not None and paths.touched is not None:
+            feed = Leaps(history, way, paths, paths.touched)
+        if resume is None:
+            return feed.begin()
+        self._last = last = history.number(bytes.fromhex(resume["at"]))
+        if "ahead" in resume:
+            numbers = [history.number(bytes.fromhex(oid)) for oid in resume["ahead"]]
+            return feed.resume(resume["taken"], last, Ahead(resume["oldest"], numbers, resume.get("leapt", False)))
+        if not feed.begin().skip_to(last):
+            raise _expired()
         return feed
 
     def position(self) -> dict[str, Any] | None:
@@ -361,7 +272,7 @@ class Walk:
 
     def mark(self) -> Callable[[], dict[str, Any] | None]:
         """What gives the position of now, at any later time: most positions are never needed."""
-        return partial(_position, self.history, self._last, self._feed.taken, self._feed.frontier())
+        return partial(_position, self.history, self._last, self._feed.taken, self._feed.ahead())
 
     def __iter__(self) -> Iterator[bytes]:
         return map(self.history.oid, self.numbers())
@@ -407,8 +318,14 @@ def _position(history: History, last: int | None, taken: int, ahead: Ahead | Non
         return None
     position = {"taken": taken, "at": history.oid(last).hex()}
     if ahead is not None:
-        position |= {"oldest": ahead.oldest, "ahead": [history.oid(n).hex() for _, _, n in sorted(ahead.queue)]}
+        position |= {"oldest": ahead.oldest, "ahead": [history.oid(n).hex() for n in ahead.numbers]}
+        if ahead.leapt:
+            position["leapt"] = True
     return position
+
+
+def _expired() -> CursorExpired:
+    return CursorExpired("the history that the cursor belongs to has changed; begin again without it")
 
 
 def log(

@@ -21,5 +21,5 @@ def _graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(module, "open_git_dir", opening(request.param))
     if request.param == "layers":
         # Positions that do not say what lies ahead, and what is far down.
-        monkeypatch.setattr("pack.walk.MAX_FRONTIER", 2)
+        monkeypatch.setattr("pack.frontier.MAX_FRONTIER", 2)
         monkeypatch.setattr("pack.walk._FAR", 2)
