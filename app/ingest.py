@@ -355,7 +355,7 @@ class _Attempt:
                         self.meter,
                         limits=self.work.limits,
                         hash_object=self.work.hash_object,
-                        on_object=self.arrived.on_object,
+                        arrived=self.arrived,
                         find_base=base.find,
                         keeper=keeper,
                     )

@@ -10,13 +10,13 @@ from pack.index import write_index
 from pack.late import HashObject
 from pack.limits import Limits
 from pack.stream import StreamParser
+from storage.arrived import Arrived
 from storage.backend import Backend
 from storage.keeper import Keeper
 from storage.manifest import PackRecord
 from storage.sink import PackSink
 
 FindBase = Callable[[bytes], tuple[int, bytes] | None]
-OnObject = Callable[[int, bytes, int, bytes], None]
 CACHE_BYTES = 64 << 20
 FED = 32 << 10
 """Bytes that are collected before the parser is called, where chunks are small."""
@@ -39,13 +39,13 @@ async def take(
     *,
     limits: Limits,
     hash_object: HashObject | None = None,
-    on_object: OnObject,
+    arrived: Arrived,
     find_base: FindBase,
     keeper: Keeper | None = None,
 ) -> Taken | None:
     """Store a pack and its index; None for one without objects. On any error nothing of it stays.
 
-    `keeper` is given them as well, for the node's cache.
+    `arrived` is told of each object, and `keeper` is given pack and index as well, for the node's cache.
 
     PackError and its kinds name the object and the offset; StoreUnavailable; whatever `chunks` and `meter` raise.
     """
@@ -54,13 +54,14 @@ async def take(
         objects, received = meter.objects, meter.bytes
         parser = StreamParser(
             read_back=sink.read_back,
-            on_object=on_object,
+            on_object=arrived.on_object,
             find_base=find_base,
             limits=limits,
             hash_object=hash_object,
             cache_bytes=CACHE_BYTES,
             deadline=meter.tick,
         )
+        arrived.recall = parser.recall
         announced = meter.total_objects or 0
 
         def show() -> None:

@@ -154,6 +154,11 @@ class StreamParser:
             raise PackError("the pack goes on after its trailer", offset=self._offset + 20)
         self._rest, self._state = data, _END if len(data) == 20 else _TRAILER
 
+    def recall(self, oid: bytes) -> tuple[int, bytes] | None:
+        """(type, data) of an object that came lately, as far as the cache has it still."""
+        base = self._cache.find(oid)
+        return None if base is None else (base[1], base[4])
+
     def finish(self) -> PackResult:
         """Settles the deltas that wait, and gives the columns of the whole pack."""
         if self._state == _REFUSED:

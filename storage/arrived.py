@@ -1,16 +1,16 @@
 """What a pack tells of itself while it comes in, so that proving it needs little reading afterwards.
 
 Of every commit its tree and parents are kept. Where nothing is there yet that could be leaned on (the first ingest of a
-repository), the trees of the tips are taken apart as they pass by as well: packs hold commits first, then trees from
-the roots downwards. A tree that comes before the one that names it is not missed: it stays among the awaited ones, and
-is read again.
+repository), the trees of the tips are taken apart as they pass by as well: packs hold commits first, then mostly trees
+from the roots downwards. A tree that came before the one that names it is recalled from the parser's cache; where that
+has it no more, it stays among the awaited ones, and is read again in the end.
 """
 
 from __future__ import annotations
 
 import re
 from binascii import unhexlify
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pack.objects import COMMIT, TAG, TREE
 from pack.tree import MAX_BYTES
@@ -36,7 +36,7 @@ class Arrived:
     `tips` are the objects that refs are to name; without them no tree is looked at.
     """
 
-    __slots__ = ("_tips", "awaited", "blobs", "links", "read", "unreadable")
+    __slots__ = ("_tips", "awaited", "blobs", "links", "read", "recall", "unreadable")
 
     def __init__(self, tips: Iterable[bytes] = ()) -> None:
         self._tips = set(tips)
@@ -45,6 +45,8 @@ class Arrived:
         self.read: set[bytes] = set()
         self.awaited: set[bytes] = set()
         self.blobs: set[bytes] = set()
+        self.recall: Callable[[bytes], tuple[int, bytes] | None] | None = None
+        """An object that came lately, where that can be had: `StreamParser.recall`."""
 
     def on_object(self, kind: int, oid: bytes, offset: int, data: bytes) -> None:
         """For `StreamParser(on_object=…)`."""
@@ -83,13 +85,25 @@ class Arrived:
             self._await(self.links[target][:_OID])
 
     def _await(self, tree: bytes) -> None:
-        if tree not in self.read:
-            self.awaited.add(tree)
+        pending = [tree]
+        recall = self.recall
+        while pending:
+            oid = pending.pop()
+            if oid in self.read or oid in self.awaited:
+                continue
+            self.awaited.add(oid)
+            found = recall(oid) if recall is not None else None
+            if found is not None and found[0] == TREE:
+                pending += self._opened(oid, found[1])
 
     def _take(self, oid: bytes, data: bytes) -> None:
-        """A tree that is awaited; one with anything odd in it stays awaited."""
+        for child in self._opened(oid, data):
+            self._await(child)
+
+    def _opened(self, oid: bytes, data: bytes) -> Iterable[bytes]:
+        """The directories in an awaited tree; one with anything odd in it stays awaited."""
         if len(data) > MAX_BYTES:
-            return
+            return ()
         directories, files = [], []
         for mode, child, rest in _ENTRY.findall(data):
             if mode in _FILES:
@@ -97,12 +111,13 @@ class Arrived:
             elif mode in _DIRECTORIES:
                 directories.append(child)
             elif rest or mode != _GITLINK:
-                return
+                return ()
         self.awaited.discard(oid)
         self.read.add(oid)
-        self.awaited.update(child for child in directories if child not in self.read)
         self.blobs.update(files)
         if len(self.blobs) > _BLOBS_MAX:
             # Too much to remember: the trees are walked when all is there.
             for kept in (self._tips, self.read, self.awaited, self.blobs):
                 kept.clear()
+            return ()
+        return directories

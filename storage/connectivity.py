@@ -28,7 +28,6 @@ from storage.manifest import Head
 
 _OID = 20
 _TAGS_MAX = 1000
-_IN_ORDER = 4  # of so many trees at most one may have come too early; else walking them from the tips is cheaper
 _BLOBS_MAX = 1 << 18  # files of all tips that are remembered, so that each is looked up once
 
 
@@ -112,8 +111,11 @@ def check(
 
 
 def _settle(proof: _Proof, arrived: Arrived) -> None:
-    """Prove the trees that were read while they came in: what they name and did not see must be there."""
-    if len(arrived.awaited) * _IN_ORDER > len(arrived.read):
+    """Prove the trees that were read while they came in: what they name and did not see must be there.
+
+    Where most of them came too early, walking from the tips costs less.
+    """
+    if len(arrived.awaited) > len(arrived.read):
         return
     proof.trees |= arrived.read
     try:

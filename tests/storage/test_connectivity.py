@@ -26,10 +26,16 @@ def everywhere(view: View) -> list[bytes]:
     return [oid for pack in view.objects.packs for oid in pack.index.oids()]
 
 
-def passing_by(view: View, tips: Iterable[bytes], oids: Iterable[bytes]) -> Arrived:
+def passing_by(view: View, tips: Iterable[bytes], oids: Iterable[bytes], keep: int = 0) -> Arrived:
+    """What is seen of objects that come in this order, of which the last `keep` can be recalled."""
     arrived = Arrived(tips)
+    kept: dict[bytes, tuple[int, bytes]] = {}
+    arrived.recall = kept.get
     for oid in oids:
-        arrived.on_object(view.objects.header(oid)[0], oid, 0, view.objects.read(oid)[1])
+        kept[oid] = view.objects.read(oid)
+        arrived.on_object(kept[oid][0], oid, 0, kept[oid][1])
+        while len(kept) > keep:
+            del kept[next(iter(kept))]
     return arrived
 
 
@@ -77,7 +83,10 @@ def test_whole_repositories_pass(repositories: Generated, generator: str, walked
 
 @pytest.mark.parametrize("generator", sorted(GENERATORS))
 @pytest.mark.parametrize("order", ["as packs have it", "backwards", "by oid", "any"])
-def test_trees_that_were_seen_while_they_came_in(repositories: Generated, generator: str, order: str) -> None:
+@pytest.mark.parametrize("keep", [0, 30, 1 << 20])
+def test_trees_that_were_seen_while_they_came_in(
+    repositories: Generated, generator: str, order: str, keep: int
+) -> None:
     path = repositories[generator]
     view = open_git_dir(path)
     oids = in_order(path)
@@ -91,10 +100,12 @@ def test_trees_that_were_seen_while_they_came_in(repositories: Generated, genera
     head = view.refs.head
     objects = Without(view)
     heads = {"head_target": view.refs.head_target, "head_oid": head.oid if head else None}
-    arrived = passing_by(view, {ref.oid for ref in wanted} | ({head.oid} if head else set()), oids)
+    arrived = passing_by(view, {ref.oid for ref in wanted} | ({head.oid} if head else set()), oids, keep)
     assert check(objects, wanted, arrived=arrived, **heads) == check(
         view.objects, wanted, arrived=everything(view), **heads
     )
+    if keep > len(oids) and order != "backwards":
+        assert not arrived.awaited
     if order == "as packs have it" and generator in ("big", "refs"):
         assert not arrived.awaited
         trees = [oid for oid in objects.read if view.objects.header(oid)[0] == TREE]
@@ -231,7 +242,8 @@ def test_odd_trees_come_to_the_same(small: Small, entries: bytes) -> None:
     orders = [oids, oids[::-1], sorted(oids, key=lambda oid: (view.objects.header(oid)[0], oid))]
     plain = said(everything(view))
     for order in orders:
-        assert said(passing_by(view, [ref.oid for ref in wanted], order)) == plain
+        for keep in (0, len(order)):
+            assert said(passing_by(view, [ref.oid for ref in wanted], order, keep)) == plain
 
 
 def test_old_trees_are_not_promised(small: Small) -> None:
