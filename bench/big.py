@@ -124,6 +124,9 @@ def _point(
 
 
 def _listing(part: Part, read: Read, repository: Repository, connection: Connection, rounds: int) -> None:
+    started = time.perf_counter()
+    asked(connection, read.path, read.accept)
+    anew = (connection.first_byte - started) * 1000
     entries = checked(read, repository, connection).count(b"\n") - 1
     first, whole, its = list[float](), list[float](), list[float]()
     for _ in range(rounds):
@@ -133,10 +136,11 @@ def _listing(part: Part, read: Read, repository: Repository, connection: Connect
         whole.append(took)
         its.append(spawned(read.command(repository))[0] * 1000)
     name = f"{read.name}, {entries:,} entries"
+    part.add(Row(f"{name}: first byte, never asked before", "ms", [anew], "the bound", [FIRST_MS], 1.0, digits=1))
     rates = [entries / took * 1000 for took in whole]
     part.add(Row(f"{name}: first byte", "ms", first, "the bound", [FIRST_MS] * rounds, 1.0, digits=1))
     part.add(Row(f"{name}: rate", "entries/s", rates, "the bound", [ENTRIES] * rounds, 1.0, at_least=True, digits=0))
-    part.add(Row(name, "ms", whole, read.shown, its, read.target, digits=0))
+    part.add(Row(name, "ms", whole, read.shown, its, digits=0))
 
 
 if __name__ == "__main__":
