@@ -13,6 +13,7 @@ from pack.errors import LimitExceeded, MissingBase, PackError, PackTruncated
 from pack.index import write_index
 from pack.limits import Limits
 from pack.objects import BLOB, COMMIT, TAG, TREE, hash_object
+from pack.stream import StreamParser
 from tests.pack.packs import Builder, Feeder, copy, delta, extend, insert, parse, stored
 from tests.support.generate import Repositories
 from tests.support.git import git, init
@@ -209,6 +210,27 @@ def test_a_chain_that_was_forgotten_is_made_again() -> None:
     for cache in (0, 2000, 20_000, 1 << 20):
         _, seen = parse(builder.pack(), cache_bytes=cache)
         assert sorted(body for _, _, _, body in seen) == sorted(bodies)
+
+
+@pytest.mark.parametrize("cache", [0, 2000, 1 << 20])
+def test_what_came_lately_is_recalled(cache: int) -> None:
+    """By its oid, with its type, from within the callback too; what was forgotten is not there."""
+    builder = Builder()
+    for number in range(100):
+        builder.whole(BLOB, b"%d" % number)
+    recalled = []
+
+    def on_object(kind: int, oid: bytes, offset: int, data: bytes) -> None:
+        recalled.append(parser.recall(oid) == (kind, data))
+
+    pack = builder.pack()
+    parser = StreamParser(read_back=lambda at, size: pack[at : at + size], on_object=on_object, cache_bytes=cache)
+    parser.feed(pack)
+    assert all(recalled) is (cache > 0)
+    there = [parser.recall(hash_object(BLOB, b"%d" % number)) for number in range(100)]
+    assert sum(found is not None for found in there) == {0: 0, 2000: 7, 1 << 20: 100}[cache]
+    assert all(found in (None, (BLOB, b"%d" % number)) for number, found in enumerate(there))
+    assert parser.recall(b"x" * 20) is None
 
 
 def test_remaking_stays_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
