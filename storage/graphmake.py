@@ -49,6 +49,9 @@ class GraphMaker:
         below = Layer(front).below
         return below if below != NO_LAYER else None
 
+    async def fits(self, site: Site) -> bool:
+        return True
+
     async def make(self, site: Site, put: Put) -> bytes:
         names = site.names
         chain, had = await self._base(site)

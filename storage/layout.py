@@ -34,7 +34,7 @@ OPERATIONS = "_packhouse/operations/"
 PROOF = "_packhouse/proof/"
 PACKS = "objects/pack/"
 TABLES = ("packhouse/refs-", "packhouse/packs-")
-SIDECARS = ("packhouse/objects-", "packhouse/graph-", "packhouse/snapshot-")
+SIDECARS = ("packhouse/objects-", "packhouse/graph-", "packhouse/paths-", "packhouse/snapshot-")
 
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _OPERATION = re.compile(r"[0-9a-z]{8,40}")

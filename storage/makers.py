@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from storage.graphmake import GraphMaker
+from storage.pathmake import PathMaker
 from storage.sidecars import Maker
 from storage.tablemake import TableMaker
 
-MAKERS: Final[dict[str, Maker]] = {maker.kind: maker for maker in (GraphMaker(), TableMaker())}
+MAKERS: Final[dict[str, Maker]] = {maker.kind: maker for maker in (GraphMaker(), TableMaker(), PathMaker())}

@@ -188,6 +188,10 @@ class Maker(Protocol):
         """The id of the pack set whose sidecar this one stands on, None where it stands alone."""
         ...
 
+    async def fits(self, site: Site) -> bool:
+        """Whether the sidecar of the generation, which is there and sound, goes with the others that it needs."""
+        ...
+
     async def make(self, site: Site, put: Put) -> bytes:
         """The front; the tail goes to `put`, which is quick. PackhouseError."""
         ...
@@ -276,7 +280,7 @@ async def build(site: Site, maker: Maker, *, thorough: bool = False, anew: bool 
             return BUSY
         if anew:
             await site.backend.delete(key)
-        elif await sound(site, maker, derived, thorough=thorough):
+        elif await sound(site, maker, derived, thorough=thorough) and await maker.fits(site):
             return THERE
         with TemporaryFile(prefix="packhouse-") as spool:
             front = await maker.make(site, spool.write)

@@ -43,6 +43,9 @@ class TableMaker:
         below = read_front(front).below
         return below if below != NOTHING else None
 
+    async def fits(self, site: Site) -> bool:
+        return True
+
     async def make(self, site: Site, put: Put) -> bytes:
         layers = await self._base(site)
         there = {name for _, front, _ in layers for name in front.packs}

@@ -31,6 +31,7 @@ from storage.graphs import Graphs, Opener
 from storage.manifest import Manifest, PackRecord, RefsRecord, packs_from_rows
 from storage.objects import CachedObjects, NoObjects, Unopened
 from storage.open import open_backend
+from storage.paths import PathLayers, PathOpener
 from storage.refs import RefsReader
 from storage.sources import CachedSource, LocalSource, RepositorySource
 from storage.tables import TableOpener, Tables
@@ -101,7 +102,8 @@ def open_view(handle: Handle) -> View:
     objects = repository.objects(manifest.packs)
     refs = glance(handle).refs
     view = View(objects, refs, manifest.number, handle.namespace)
-    view.open_graph = Opener(repository.graphs, handle)
+    view.open_graph = graphs = Opener(repository.graphs, handle)
+    view.open_changes = PathOpener(repository.paths, graphs, handle)
     objects.open_table = TableOpener(repository.tables, handle)
     with _lock:
         view = _views.setdefault(key, view)
@@ -153,6 +155,7 @@ class _Repository:
         self.namespace = namespace
         self.source = source
         self.graphs = Graphs(source)
+        self.paths = PathLayers(source)
         self.tables = Tables(source)
         self.index_bytes = 0
         self._packs: dict[str, PackFile] = {}

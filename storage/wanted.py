@@ -11,7 +11,7 @@ from storage import layout
 from storage.cache import Place
 from storage.manifest import Manifest
 
-_DERIVED = tuple(f"packhouse/{kind}-" for kind in ("objects", "graph", "snapshot"))
+_DERIVED = tuple(f"packhouse/{kind}-" for kind in ("objects", "graph", "paths", "snapshot"))
 _INDEX_HEAD = 8 + 1024 + 40
 _INDEX_ROW = 28
 
