@@ -87,10 +87,11 @@ def service(store: str, processes: int = PROCESSES, **settings: str) -> Iterator
     environment |= {f"PACKHOUSE_{name.upper()}": value for name, value in settings.items()}
     command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--store", store]
     with _child(command, environment) as (process, line):
-        found = re.search(r"http://([\d.]+):(\d+)", line)
-        if found is None:
+        # The URL of the store may hold another address before it.
+        found = re.findall(r"http://([\d.]+):(\d+)", line)
+        if not found:
             raise RuntimeError(f"the service did not start: {line}")
-        address = Address(found[1], int(found[2]))
+        address = Address(found[-1][0], int(found[-1][1]))
         _wait(address)
         yield Service(address, process.pid, store)
 

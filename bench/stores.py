@@ -1,7 +1,7 @@
 """`python -m bench.stores`: the operations of ex_git_objectstore on every kind of store, warm and cold.
 
-Warm is a service that has answered before; cold the first request of a fresh service whose cache folder is empty. The
-stores are the servers that the tests start (tests/services); what is not installed is named and left out.
+Warm is a service that has answered before; cold the first read of a fresh service that is ready and whose cache folder
+is empty. The stores are the servers that the tests start (tests/services); what is not installed is named and left out.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def work(options: argparse.Namespace) -> None:
         *(f"- Not measured here: {text}" for text in left_out),
         "",
         *bench.table("Warm", bench.warm),
-        *bench.table("Cold: first request of a fresh service with an empty cache", bench.cold),
+        *bench.table("Cold: first read of a fresh service with an empty cache", bench.cold),
     ]
     print("\n" + "\n".join(text))
     if not options.quick and not options.stores:
@@ -199,8 +199,9 @@ class Bench:
         _, wanted = spawned(read.command(self.repository))
         for _ in range(self._cold_rounds):
             with tempfile.TemporaryDirectory(prefix="bench-") as cache, service(url, 1, cache_dir=cache) as fresh:
-                before = _requests(fresh)
                 connection = Connection(fresh.address)
+                connection.get("/readyz")
+                before = _requests(fresh)
                 took, body = asked(connection, read.path, read.accept)
                 connection.close()
                 cell.requests = max(cell.requests or 0, _requests(fresh) - before)
