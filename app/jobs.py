@@ -21,7 +21,7 @@ from app import ingestion, problems
 from app.ingest import Outcome
 from app.ingestion import GO, Order
 from app.parent import LENGTH
-from app.processes import Process, launch, reap
+from app.processes import Process, reap, talk
 from app.settings import Settings
 from pack.errors import Cancelled, Overloaded, PackhouseError, WorkerLost
 from storage.backend import Backend
@@ -267,8 +267,7 @@ class Jobs:
         operation = job.operation
         job.update(await self.operations.progress(operation.id, now=True))
         order = Order(self.settings, operation.owner, operation.name, operation.id, job.allow)
-        sock, process = await asyncio.to_thread(launch, ingestion.main, order)
-        reader, writer = await asyncio.open_unix_connection(sock=sock)
+        reader, writer, process = await talk(ingestion.main, order)
         beat = asyncio.ensure_future(self._beat(job, writer, process))
         done = False
         try:

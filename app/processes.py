@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
+import functools
 import multiprocessing
 import os
 import signal
@@ -16,10 +18,11 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess as Process
 from typing import Any, Final
 
-__all__ = ["Process", "follow", "launch", "lower", "reap"]
+__all__ = ["Process", "begin", "follow", "launch", "lower", "reap", "talk"]
 
 PRELOAD: Final = ["app.worker", "app.preload"]
 PR_SET_PDEATHSIG: Final = 1
+_REAP: Final = 5.0
 
 _launching = threading.Lock()
 
@@ -46,6 +49,43 @@ def launch(main: Callable[..., None], *arguments: Any) -> tuple[socket.socket, P
     ours.close()
     sock.setblocking(False)
     return sock, process
+
+
+async def begin(main: Callable[..., None], *arguments: Any) -> tuple[socket.socket, Process]:
+    """`launch` for the event loop. The process ends where its starter is cancelled before it gets to know it."""
+    loop = asyncio.get_running_loop()
+    launched = loop.run_in_executor(None, functools.partial(launch, main, *arguments))
+    try:
+        return await asyncio.shield(launched)
+    except asyncio.CancelledError:
+        await asyncio.shield(loop.create_task(_undo(launched)))
+        raise
+
+
+async def talk(
+    main: Callable[..., None], *arguments: Any
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Process]:
+    """`begin`, with streams at our end of the socket."""
+    sock, process = await begin(main, *arguments)
+    try:
+        reader, writer = await asyncio.open_unix_connection(sock=sock)
+    except BaseException:
+        sock.close()
+        await asyncio.shield(asyncio.to_thread(_end, process))
+        raise
+    return reader, writer, process
+
+
+async def _undo(launched: asyncio.Future[tuple[socket.socket, Process]]) -> None:
+    with contextlib.suppress(OSError, EOFError):
+        sock, process = await launched
+        sock.close()
+        await asyncio.to_thread(_end, process)
+
+
+def _end(process: Process) -> None:
+    process.kill()
+    reap(process, _REAP)
 
 
 def _begin(connection: Any, main: Callable[..., None], arguments: tuple[Any, ...]) -> None:

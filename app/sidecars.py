@@ -14,7 +14,7 @@ from typing import Final
 from app import building
 from app.building import BuildOrder
 from app.parent import LENGTH
-from app.processes import launch, reap
+from app.processes import reap, talk
 from app.settings import Settings
 from storage.sidecars import Want, wanted
 
@@ -91,8 +91,7 @@ class Sidecars:
         """Run a process that makes them; the kinds that it could not make."""
         owner, name, _ = key
         failed: set[str] = set()
-        sock, process = await asyncio.to_thread(launch, building.main, BuildOrder(self.settings, *key, kinds))
-        reader, writer = await asyncio.open_unix_connection(sock=sock)
+        reader, writer, process = await talk(building.main, BuildOrder(self.settings, *key, kinds))
         try:
             while True:
                 try:

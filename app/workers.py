@@ -27,7 +27,7 @@ from typing import Any, Self, cast
 
 from app import worker as inside
 from app.calls import Request, Waiting
-from app.processes import Process, launch, reap
+from app.processes import Process, begin, reap
 from app.streams import Flow, Stream
 from app.worker import CALL, CANCEL, DATA, END, ERROR, FRAME, ITEM, OPEN, RESULT, RETIRE, WANTS
 from pack.errors import DeadlineExceeded, Overloaded, PackhouseError, WorkerLost
@@ -366,7 +366,7 @@ class Pool:
         self._starting += 1
         try:
             worker = Worker(self)
-            ours, process = await asyncio.to_thread(launch, inside.main, self.nice, self.max_bytes, self.prepare)
+            ours, process = await begin(inside.main, self.nice, self.max_bytes, self.prepare)
             worker.process = process
             if not self._open:
                 ours.close()
