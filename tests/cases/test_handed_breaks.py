@@ -181,16 +181,24 @@ def kill_workers(running: Running) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def narrow(url: str) -> httpx.Client:
+    """A client whose system takes in little ahead of it: left alone, one of a slow reader grows to tens of megabytes,
+    and what it has taken in has been served.
+    """
+    option = (socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+    return httpx.Client(base_url=url, timeout=60, transport=httpx.HTTPTransport(socket_options=[option]))
+
+
 def test_a_worker_that_dies_half_way(tmp_path: Path, large: Path) -> None:
     store = tmp_path / "store"
     bring(store, "large", large)
     wanted = git(large, "cat-file", "blob", "main:noise")
-    with serving(store) as running:
+    with serving(store) as running, narrow(running.url) as client:
         repo = running.repo("large")
         received = b""
         with (
             pytest.raises(httpx.RemoteProtocolError),
-            running.client.stream("GET", f"{repo.base}/raw?rev=main&path=noise") as answer,
+            client.stream("GET", f"{repo.base}/raw?rev=main&path=noise") as answer,
         ):
             assert answer.status_code == 200
             for piece in answer.iter_raw(MIB):
@@ -199,7 +207,7 @@ def test_a_worker_that_dies_half_way(tmp_path: Path, large: Path) -> None:
                 received += piece
         assert len(received) < len(wanted) and wanted.startswith(received)
         lines: list[bytes] = []
-        with running.client.stream(
+        with client.stream(
             "GET", f"{repo.base}/grep?rev=main&pattern=line", headers={"Accept": "application/x-ndjson"}
         ) as answer:
             assert answer.status_code == 200
