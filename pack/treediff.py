@@ -25,13 +25,16 @@ Match = Callable[[bytes, bool], bool]
 Skip = Callable[[bytes, str], None]
 Visit = Callable[[int], bool]
 
+_Row = tuple[bytes, bytes, bytes]  # mode, name, oid as they stand in a tree object
 # (sort key, mode, name, oid); the key of a directory is its name with a slash
 _Raw = tuple[bytes, int, bytes, bytes]
 _Pair = tuple[_Raw | None, _Raw | None]
 
 _ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
 _WHOLE_ENTRIES = re.compile(rb"(?:[^\0]*+\0.{20})*+", re.DOTALL)
+_STRICT_ENTRIES = re.compile(rb"(?:[0-7]++ [^\0]++\0.{20})*+", re.DOTALL)
 _FORMAT: Final = 0o170000
+_FEW: Final = 8
 
 
 class Change(NamedTuple):
@@ -140,7 +143,7 @@ def _compare(
 
 def compare_raw(old: bytes, new: bytes) -> list[_Pair]:
     """The entries in which two raw tree objects differ, paired by name and kind, in tree order."""
-    before, after = _windows(old, new)
+    before, after = map(_parsed, _different(*_windows(old, new)))
     if not before:
         return [(None, entry) for entry in after]
     if not after:
@@ -165,8 +168,23 @@ def compare_raw(old: bytes, new: bytes) -> list[_Pair]:
     return pairs
 
 
-def _windows(old: bytes, new: bytes) -> tuple[list[_Raw], list[_Raw]]:
-    """Parsed entries of both trees without the entries they share at the front and at the end."""
+def _different(old: list[_Row], new: list[_Row]) -> tuple[list[_Row], list[_Row]]:
+    """Without the entries that both have, where they are many; a tree that names one twice is left as it is."""
+    if len(old) < _FEW or len(new) < _FEW:
+        return old, new
+    before, after = set(old), set(new)
+    if len(before) < len(old) or len(after) < len(new):
+        return old, new
+    return [row for row in old if row not in after], [row for row in new if row not in before]
+
+
+def _parsed(rows: list[_Row]) -> list[_Raw]:
+    modes = _modes
+    return [(name + b"/" if modes[mode] == DIRECTORY else name, modes[mode], name, oid) for mode, name, oid in rows]
+
+
+def _windows(old: bytes, new: bytes) -> tuple[list[_Row], list[_Row]]:
+    """The entries of both trees without the entries they share at the front and at the end."""
     if not old or not new:
         return _entries(old, 0, 0)[0], _entries(new, 0, 0)[0]
     shared = _common_prefix(old, new)
@@ -186,20 +204,17 @@ def _windows(old: bytes, new: bytes) -> tuple[list[_Raw], list[_Raw]]:
     return before, after
 
 
-def _entries(data: bytes, start: int, tail: int) -> tuple[list[_Raw], int]:
+def _entries(data: bytes, start: int, tail: int) -> tuple[list[_Row], int]:
     """Entries from `start` until at most `tail` bytes are left; and how many bytes are left."""
-    entries: list[_Raw] = []
     end = len(data) - tail
-    position = start
-    matcher = _ENTRY.match
-    modes = _modes
+    whole = _STRICT_ENTRIES.match(data, start, end)
+    position = whole.end() if whole is not None else start
+    entries: list[_Row] = _ENTRY.findall(data, start, position)
     while position < end:
-        found = matcher(data, position)
+        found = _ENTRY.match(data, position)
         if found is None:
             raise BadObject("the bytes are no tree object")
-        mode, name, oid = found.groups()
-        kind = modes[mode]
-        entries.append((name + b"/" if kind == DIRECTORY else name, kind, name, oid))
+        entries.append(found.groups())  # type: ignore[arg-type]
         position = found.end()
     return entries, len(data) - position
 
