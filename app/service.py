@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+import anyio.to_thread
 from fastapi import FastAPI
 from starlette.routing import Route
 
@@ -17,6 +18,8 @@ from app.gather import Gather, shared
 from app.guards import Handled, HostGuard, Problems
 from app.jobs import Jobs
 from app.metrics import Metrics
+from app.operations import LIST_REFS, LIST_TREE, LOG, SINGLE_READS
+from app.reads import page
 from app.registry import Registry
 from app.routes import health, operations, reads, repos
 from app.settings import Settings, load
@@ -76,6 +79,7 @@ class Service:
         await self.pool.start()
         await self.jobs.start()
         await self.gather.start()
+        await anyio.to_thread.run_sync(_load_reads)
         if self.supplier is not None:
             self._tidying = asyncio.get_running_loop().create_task(_tidy(self.supplier))
         self.ready = True
@@ -91,6 +95,12 @@ class Service:
         if self.supplier is not None:
             await self.supplier.close()
         await self.backend.close()
+
+
+def _load_reads() -> None:
+    """The code of what the event loop does itself, which the first to ask would have to wait for."""
+    for operation in (*SINGLE_READS, LIST_REFS, LIST_TREE, LOG):
+        page.load(operation.module)
 
 
 async def _tidy(supplier: Supplier) -> None:

@@ -82,6 +82,9 @@ def service(store: str, processes: int = PROCESSES, **settings: str) -> Iterator
     in lower case.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PACKHOUSE_")}
+    # Compiled once, as where it is installed; else the first requests would wait for that.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPYCACHEPREFIX"] = str(HERE / ".packhouse" / "bench" / "compiled")
     environment["PACKHOUSE_ALLOW_UPSTREAMS"] = "127.0.0.1"
     environment["PACKHOUSE_WORKERS"] = str(processes)
     environment |= {f"PACKHOUSE_{name.upper()}": value for name, value in settings.items()}
