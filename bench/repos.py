@@ -56,7 +56,10 @@ def prepared(source: Path, work: Path, *, repack: bool = True) -> Repository:
     plain, best, fresh = served / f"{name}.git", served / f"{name}-best.git", packs / f"{name}.pack"
     stamp = work / f"{name}.stamp"
     state = f"{source.resolve()} {_state(source)}"
-    if not stamp.exists() or stamp.read_text() != state:
+    if served.resolve() in source.resolve().parents:
+        raise ValueError(f"{source} is a copy that benchmarks work on; give what it was made of")
+    made = stamp.exists() and stamp.read_text() == state and plain.exists() and best.exists()
+    if not made:
         for folder in (plain, best):
             shutil.rmtree(folder, ignore_errors=True)
         served.mkdir(parents=True, exist_ok=True)
