@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from urllib.parse import quote
 
@@ -36,6 +36,7 @@ PROBE_PAUSE = 0.002
 FILES = 100
 BLOCK_MS = 50.0
 OTHER_COMMITS = 1500
+_numbers = count()
 
 
 @dataclass
@@ -190,9 +191,8 @@ def _ingests(running: Service, url: str) -> Iterator[list[str]]:
     def work() -> None:
         try:
             while not over.is_set():
-                name = f"other{len(ended)}"
+                name = f"other{next(_numbers)}"
                 running.put(name, url)
-                running.delete(name)
                 ended.append(name)
         except BaseException as error:
             failed.append(error)
