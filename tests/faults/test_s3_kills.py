@@ -12,18 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from app.housekeeping import collect
 from app.ingestion import Order
 from app.ingestion import run as run_order
 from app.progress import Meter
 from app.registry import Registry
 from app.settings import Settings
-from storage import gc, generations, layout
+from storage import generations, layout
 from storage.backend import Backend
 from storage.fsck import fsck
 from storage.manifest import Manifest
 from storage.open import opened
 from storage.publish import all_refs
 from storage.repository import Repositories
+from storage.views import settle
 from tests.app.ingesting import NAME, OWNER
 from tests.faults.test_kill_ingest import begun, grow, start
 from tests.services import running, stores
@@ -32,6 +34,8 @@ from tests.services.seaweed import Seaweed
 from tests.support.git import Plumbing, git, init
 from tests.support.upstream import Upstream
 
+VIEW = ("HEAD", "config", "packed-refs", "refs/")
+"""What a folder keeps beside a repository, for git."""
 LARGE = 18_000_000
 """Bytes of a commit whose pack is sent in three parts, the first of them while it still arrives."""
 
@@ -50,18 +54,33 @@ async def holds(backend: Backend, refs: list[str]) -> None:
     """The newest generation has these refs, and all of it is there."""
     report = await fsck(backend, OWNER, NAME)
     assert report.findings == []
-    found = await all_refs(backend, OWNER, NAME, await newest(backend))
+    await stands(backend, refs)
+
+
+async def stands(backend: Backend, refs: list[str]) -> None:
+    """The newest generation has these refs, and the packs that it names are there in their lengths."""
+    manifest = await settle(backend, OWNER, NAME, await newest(backend))
+    found = await all_refs(backend, OWNER, NAME, manifest)
     assert [f"{ref.name.decode()} {ref.oid.hex()}" for ref in found] == refs
+    prefix = layout.repository(OWNER, NAME)
+    there = {item.key: item.size async for item in backend.list(prefix + layout.PACKS)}
+    for pack in manifest.packs:
+        assert there[prefix + layout.pack(pack.name)] == pack.size
+        assert prefix + layout.index(pack.name) in there
 
 
-async def nothing_is_left_over(backend: Backend) -> None:
-    """Collecting leaves exactly what the manifests name."""
-    clock = await gc.Clock.read(backend)
-    await gc.collect(backend, OWNER, NAME, clock, gc.Grace(retired=0, orphans=0, operations=0))
-    manifest = await newest(backend)
-    prefix = layout.repository(OWNER, NAME) + "objects/pack/"
-    kept = {item.key.removeprefix(prefix) for item in [item async for item in backend.list(prefix)]}
-    assert kept == {f"{pack.name}.{end}" for pack in manifest.packs for end in ("pack", "idx")}
+async def nothing_is_left_over(backend: Backend, url: str) -> None:
+    """Collecting leaves exactly what the manifests name, and no unfinished upload."""
+    said: list[str] = []
+    assert await collect(Settings(store=url), (OWNER, NAME), dry_run=False, seconds=0, tell=said.append), said
+    manifest = await settle(backend, OWNER, NAME, await newest(backend))
+    prefix = layout.repository(OWNER, NAME)
+    kept = {item.key.removeprefix(prefix) async for item in backend.list(prefix)}
+    named = {"packhouse/latest"} | ({manifest.refs.key} if manifest.refs else set())
+    named |= {key for pack in manifest.packs for key in (layout.pack(pack.name), layout.index(pack.name))}
+    named |= {layout.generation(OWNER, NAME, number).removeprefix(prefix) for number in range(1, manifest.number + 1)}
+    named |= {manifest.packs_table.key} if manifest.packs_table else set()
+    assert {key for key in kept if not key.startswith(layout.SIDECARS) and not key.startswith(VIEW)} == named
     assert await backend.sweep("", -3600) == 0
 
 
@@ -92,16 +111,21 @@ async def kills(store: str, count: int, tmp_path: Path, upstream: Callable[..., 
             time.sleep(random.uniform(0, took))
             process.kill()
             process.communicate()
+            stores.forget(store, process.pid)
             manifest = await newest(backend)
             assert manifest.number in (generation, generation + 1)
-            seen["old" if manifest.number == generation else "new"] += 1
-            stored = stored if manifest.number == generation else refs_of(p.path)
-            await holds(backend, stored)
+            if manifest.number == generation:
+                seen["old"] += 1
+                await stands(backend, stored)
+            else:
+                seen["new"] += 1
+                stored = refs_of(p.path)
+                await holds(backend, stored)
         process = start(url)
         assert process.wait(120) == 0
         process.communicate()
         await holds(backend, refs_of(p.path))
-        await nothing_is_left_over(backend)
+        await nothing_is_left_over(backend, url)
         await holds(backend, refs_of(p.path))
         assert count < 30 or (seen["old"] and seen["new"]), seen
 
@@ -112,6 +136,7 @@ async def test_a_few_kills(store: str, tmp_path: Path, upstream: Callable[..., U
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("store", sorted(stores.STORES))
 async def test_fifty_kills(store: str, tmp_path: Path, upstream: Callable[..., Upstream]) -> None:
     await kills(store, 50, tmp_path, upstream)
@@ -165,7 +190,7 @@ async def deaths(
                 order = Order(Settings(store=url, allow_upstreams=("127.0.0.1",)), OWNER, NAME)
                 await run_order(backend, order, Meter())
                 await holds(backend, refs_of(p.path))
-        await nothing_is_left_over(backend)
+        await nothing_is_left_over(backend, url)
         await holds(backend, refs_of(p.path))
 
 
