@@ -1,8 +1,8 @@
 """One connection of this process to a CephFS, shared by all backends that name the same place.
 
 It is made when it is first needed, and made anew when the cluster has expelled it. A process that is forked makes its
-own. It ends with the last backend, or with the process: a client that goes without a word keeps others waiting for
-what it may have in its cache until the cluster gives it up.
+own, if the library lets it (`storage.libcephfs`). It ends with the last backend, or with the process: a client that
+goes without a word keeps others waiting for what it wrote last, until the cluster gives it up.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import math
 import os
 import threading
 import time
@@ -85,15 +86,15 @@ class Session:
             mount, self._mount, self._folder = self._mount, None, None
         if mount is None or mount.lost:
             return
-        if not self._is_idle(own):
+        if not self._is_idle(own, 1.0):
             mount.abort()
-            if not self._is_idle(own):
-                return  # a thread still is in there
+            # For as long as a thread is in there; nobody waits for this one.
+            self._is_idle(own, math.inf)
         with contextlib.suppress(OSError):
             mount.unmount()
 
-    def _is_idle(self, own: int) -> bool:
-        end = time.monotonic() + 1
+    def _is_idle(self, own: int, seconds: float) -> bool:
+        end = time.monotonic() + seconds
         while self._threads.busy > own:
             if time.monotonic() > end:
                 return False

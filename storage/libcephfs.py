@@ -12,6 +12,7 @@ import errno
 import functools
 import os
 import stat
+import threading
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint, c_void_p
 from typing import Any, Final
 
@@ -28,7 +29,9 @@ _IS_DIRECTORY: Final = 4  # DT_DIR
 _ERRORS: Final = 1000  # from here on numbers of its own
 _OPTIONS: Final = {
     # Exclusive rights to files that are written and closed, which others wait for when this process is killed.
-    "client_caps_release_delay": 1,
+    "client_caps_release_delay": 0,
+    # What it may do is what its user of the cluster may do, whoever runs it: owners and modes of files say nothing.
+    "client_permissions": "false",
     # A socket for each client of the machine would take its name from the others.
     "admin_socket": "",
     # Of what is read there is a cache on disk, and what is written is synced at once: the library's own cache of
@@ -38,6 +41,9 @@ _OPTIONS: Final = {
     "client_oc_target_dirty": 8 << 20,
 }
 _TIMEOUTS: Final = ("client_mount_timeout", "rados_mon_op_timeout", "rados_osd_op_timeout")
+_lock = threading.Lock()
+_alive = 0
+_spoiled = False
 LOST: Final = (errno.ENOTCONN, errno.ESHUTDOWN)
 """The cluster has expelled this client, which was silent for too long: it has to come again as a new one."""
 
@@ -128,6 +134,12 @@ class Mount:
 
     def __init__(self, place: Place) -> None:
         """Connect. OSError; StoreUnavailable."""
+        if _spoiled:
+            raise StoreUnavailable(
+                "This process was forked by one that was connected to CephFS, which the library does not survive.",
+                operation="mount",
+                reason="forked",
+            )
         self.lost = False
         self._library = library()
         try:
@@ -157,7 +169,12 @@ class Mount:
             if place.system:
                 _checked(call.ceph_select_filesystem(handle, place.system.encode()))
             step()
-            _checked(call.ceph_mount(handle, path.encode()))
+            _count(1)
+            try:
+                _checked(call.ceph_mount(handle, path.encode()))
+            except BaseException:
+                _count(-1)
+                raise
         except BaseException:
             call.ceph_release(handle)
             raise
@@ -168,6 +185,7 @@ class Mount:
         self._call("ceph_unmount")
         handle, self._handle = self._handle, None
         self._library.ceph_release(handle)
+        _count(-1)
 
     def abort(self) -> None:
         """Make calls return that wait for a metadata server; nothing but `unmount` may follow."""
@@ -249,6 +267,23 @@ class Mount:
         finally:
             self._library.ceph_closedir(self._handle, stream)
         return names
+
+
+def _count(change: int) -> None:
+    """Of the connections, whatever they have come to."""
+    global _alive
+    with _lock:
+        _alive += change
+
+
+def _forked() -> None:
+    """Connections of a process share threads, which a child does not have: it would wait for them for ever."""
+    global _lock, _spoiled
+    _lock = threading.Lock()
+    _spoiled = _spoiled or _alive > 0
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _checked(result: int) -> int:

@@ -39,3 +39,9 @@ STORES: dict[str, Callable[[str], str]] = {
 def url(name: str, prefix: str) -> str:
     """The URL of an empty store. Skips the test where its server is not installed, or not asked for."""
     return STORES[name](prefix)
+
+
+def forget(name: str, pid: int) -> None:
+    """What a store may have to do that takes its time, when a process was killed that was connected to it."""
+    if name == "cephfs":
+        cast(Ceph, running.get("ceph")).evict(pid)
