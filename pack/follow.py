@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pack.pathindex import UNTOUCHED
+from pack.pathlayer import DIFFERS
 from pack.rename import closest
 from pack.simplify import Spot, alike, spot_at
 from pack.tree import DIRECTORY, EXECUTABLE, REGULAR
@@ -73,10 +74,14 @@ class Follow:
         history = self._history
         touched = self._touched()
         for n in self._walk.numbers():
-            if touched is not None and touched.code(n) == UNTOUCHED:
+            code = touched.code(n) if touched is not None else None
+            if code == UNTOUCHED:
                 continue
             parents = history.load(n)
             if len(parents) > 1 and not self._first_parent:
+                continue
+            if code == DIFFERS and len(parents) < 2:
+                yield Step(history.oid(n), self._path)
                 continue
             tree = history.tree(n)
             before = None

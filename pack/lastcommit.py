@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from pack.errors import CorruptData, NotFound, PackhouseError
 from pack.history import History
 from pack.pathindex import UNTOUCHED, PathIndex, Touched
-from pack.pathlayer import DIFFERS, SAME
+from pack.pathlayer import ADDED, DIFFERS, SAME
 from pack.simplify import alike
 from pack.tree import DIRECTORY, Entry
 from pack.view import View
@@ -82,7 +82,7 @@ class _Leaper:
         while (leap := touched.leap(at, at)) is not None:
             n = leap[0]
             code = touched.code(n)
-            if code == DIFFERS:
+            if code in (DIFFERS, ADDED):
                 return history.oid(n), True
             if code == UNTOUCHED:
                 at = graph.one[n]

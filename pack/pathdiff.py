@@ -5,10 +5,10 @@ Only subtrees that differ are read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from pack.pathlayer import DIFFERS, LOOK, SAME
+from pack.pathlayer import ADDED, DIFFERS, LOOK, SAME
 from pack.simplify import alike
 from pack.treediff import diff_trees
 
@@ -23,21 +23,25 @@ def changed_paths(view: View, tree: bytes, parents: Sequence[bytes]) -> dict[byt
     Need; NotFound, CorruptData, WrongType where a tree cannot be read.
     """
     before = parents[0] if parents else None
-    files = [change.path for change in diff_trees(view, before, tree)]
+    changes = list(diff_trees(view, before, tree))
+    files = [change.path for change in changes]
     if len(parents) < 2:
-        return dict.fromkeys(_with_folders(files), DIFFERS)
+        codes = dict.fromkeys((change.path for change in changes if change.status == "A"), ADDED)
+        # A directory that gave way to a file, too, was something before.
+        codes.update(dict.fromkeys(_folders(files), DIFFERS))
+        return dict.fromkeys(files, DIFFERS) | codes
+    found = dict.fromkeys(files) | _folders(files)
     if len(parents) > 2:
-        return dict.fromkeys(_with_folders(files), LOOK)
-    found = _with_folders(files)
+        return dict.fromkeys(found, LOOK)
     other = _differing(view, parents[1], tree, found)
     return {path: DIFFERS if path in other else SAME for path in found}
 
 
-def _with_folders(files: Sequence[bytes]) -> dict[bytes, None]:
-    """The files and all directories that they lie in, below the root."""
+def _folders(files: Iterable[bytes]) -> dict[bytes, None]:
+    """All directories that the files lie in, below the root."""
     found: dict[bytes, None] = {}
     for file in files:
-        path = file
+        path = file.rpartition(b"/")[0]
         while path and path not in found:
             found[path] = None
             path = path.rpartition(b"/")[0]
@@ -54,11 +58,13 @@ def _differing(view: View, old: bytes, new: bytes, paths: dict[bytes, None]) -> 
             return True
         return not is_tree
 
-    found = _with_folders([change.path for change in diff_trees(view, old, new, match)])
+    files = [change.path for change in diff_trees(view, old, new, match)]
+    found = dict.fromkeys(files) | _folders(files)
     for path in reversed(unequal):
         # What differs below, if anything does, lies in directories that were not looked into.
         if path not in found and not alike(view, _spot(view, old, path), _spot(view, new, path)):
-            found.update(_with_folders([path]))
+            found[path] = None
+            found.update(_folders([path]))
     return found
 
 

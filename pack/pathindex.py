@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pack.graph import NONE
-from pack.pathlayer import DIFFERS, LOOK, SAME
+from pack.pathlayer import ADDED, DIFFERS, LOOK, SAME
 from pack.sidecar import BadSidecar
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ class PathIndex:
 
     def touched(self, paths: Sequence[bytes]) -> Touched | None:
         """The changes of these paths together; None where nothing is known of them. Need."""
-        if not all(paths) or not paths:
-            return None  # the whole tree is no path of the index
+        # The index has no path that is the whole tree, or ends in it.
+        if not paths or not all(all(path.split(b"/")) for path in paths):
+            return None
         lists = [self._of(path) for path in dict.fromkeys(paths)]
         known = [values for values in lists if values is not None]
         if len(known) < len(lists):
@@ -112,7 +113,7 @@ def _joined(lists: Sequence[array[int]]) -> array[int]:
         found = codes[place]
         if LOOK in found:
             code = LOOK
-        elif DIFFERS in found:
+        elif DIFFERS in found or ADDED in found:
             code = DIFFERS
         else:
             # Of a path that the first parent has as it is nothing is known of the second one.

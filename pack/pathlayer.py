@@ -32,6 +32,7 @@ place << 2 | code:
     0  not a merge, or the second of two parents differs, too
     1  a merge of two, and the second parent has the path as it is here
     2  more than two parents: has to be looked at
+    3  not a merge, and the path is a file here, and nothing before
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ MAX_COMMITS: Final = 1 << 30
 DIFFERS: Final = 0
 SAME: Final = 1
 LOOK: Final = 2
+ADDED: Final = 3
 _COUNT: Final = Struct("<I")
 
 ReadTail = Callable[[int, int], bytes]
