@@ -75,13 +75,12 @@ class Jobs:
         backend: Backend,
         settings: Settings,
         *,
-        lease_seconds: float = 30.0,
         deriving: asyncio.Semaphore | None = None,
         repositories: Repositories | None = None,
     ) -> None:
         self.backend = backend
         self.settings = settings
-        self.operations = Operations(backend, lease_seconds)
+        self.operations = Operations(backend, settings.lease_seconds)
         self._repositories = repositories or Repositories(backend, ReadSettings())
         self._turn = asyncio.Semaphore(settings.ingests)
         self._deriving = deriving or asyncio.Semaphore(1)

@@ -86,6 +86,9 @@ class Settings(BaseSettings):
     ingests: int = Field(2, ge=1, le=64, description="ingests at a time and serving process")
     ingest_queue: int = Field(1000, ge=0, description="ingests that may wait")
     ingest_deadline: float = Field(6 * 3600.0, gt=0, description="the longest life of one ingest")
+    lease_seconds: float = Field(
+        30.0, ge=3, le=3600, description="silence of a replica after which its operations are taken for failed"
+    )
     compact_packs: int = Field(20, ge=0, description="small packs that syncs leave before they are joined; 0: never")
     connect_timeout: float = Field(10.0, gt=0, description="of an upstream: connecting")
     idle_timeout: float = Field(120.0, gt=0, description="of an upstream: silence while it prepares or sends")

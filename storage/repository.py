@@ -20,12 +20,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pack.errors import CursorExpired, GenerationNotReached, NotReady, RepoNotFound, StoreUnavailable
+from pack.errors import (
+    CursorExpired,
+    GenerationNotReached,
+    NotReady,
+    OperationNotFound,
+    RepoNotFound,
+    StoreUnavailable,
+)
 from pack.source import Need
 from storage import generations, layout
 from storage.backend import Backend, NotThere
 from storage.cache import Piece, Place
 from storage.manifest import DELETED, READY, Manifest
+from storage.operations import Operations
 from storage.supply import Errand, Supplier
 from storage.views import Unopened, glance, open_objects, open_view, settle
 
@@ -118,7 +126,8 @@ class Repositories:
     async def current(self, owner: str, name: str, min_generation: int | None = None) -> Manifest:
         """The manifest that a read starts from: ready, and not older than the freshness bound.
 
-        RepoNotFound; NotReady (with `operation`) before the first ingest has succeeded; GenerationNotReached.
+        RepoNotFound; NotReady before the first ingest has succeeded, with the last `operation`, its `operation_state`
+        and the code of its `operation_error`; GenerationNotReached.
         """
         return (await self._current(owner, name, min_generation))[0]
 
@@ -152,9 +161,7 @@ class Repositories:
         if min_generation is not None and manifest.number < min_generation:
             manifest, stale = await self._wait_for(owner, name, min_generation), 0.0
         if manifest.state != READY:
-            operation = await self._last_operation(owner, name) or manifest.operation
-            extra = {"operation": operation} if operation else {}
-            raise NotReady(f"{owner}/{name} has not been ingested yet.", **extra)
+            raise await self._not_ready(owner, name, manifest)
         return manifest, stale
 
     async def _newest(self, owner: str, name: str, fresh: bool) -> tuple[Manifest, float]:
@@ -318,6 +325,25 @@ class Repositories:
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.25)
+
+    async def _not_ready(self, owner: str, name: str, manifest: Manifest) -> NotReady:
+        """With the operation that would change it, and what has become of that one."""
+        detail = f"{owner}/{name} has not been ingested yet."
+        id_ = await self._last_operation(owner, name) or manifest.operation
+        if id_ is None:
+            return NotReady(detail)
+        try:
+            operation = await Operations(self.backend).get(id_)
+        except OperationNotFound:
+            return NotReady(detail, operation=id_)
+        extra = {"operation": id_, "operation_state": operation.state}
+        if operation.error is not None:
+            code = str(operation.error.get("code") or "internal")
+            extra["operation_error"] = code
+            detail = f"{detail[:-1]}: its last operation is {operation.state} ({code})."
+            if why := operation.error.get("detail"):
+                detail += f" {why}"
+        return NotReady(detail, **extra)
 
     async def _last_operation(self, owner: str, name: str) -> str | None:
         try:

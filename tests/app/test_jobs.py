@@ -26,12 +26,12 @@ Serve = Callable[..., Upstream]
 
 @pytest.fixture
 def home(tmp_path: Path) -> House:
-    return house(tmp_path / "store", ingests=1, ingest_queue=2)
+    return house(tmp_path / "store", ingests=1, ingest_queue=2, lease_seconds=3.0)
 
 
 @pytest_asyncio.fixture
 async def jobs(home: House) -> AsyncIterator[Jobs]:
-    found = Jobs(home.backend, home.settings, lease_seconds=3.0)
+    found = Jobs(home.backend, home.settings)
     await found.start()
     yield found
     await found.close()
@@ -238,8 +238,8 @@ from app.settings import Settings
 from storage.open import open_backend
 
 async def main(store):
-    settings = Settings(store=store, allow_upstreams=("127.0.0.1",))
-    jobs = Jobs(open_backend(store), settings, lease_seconds=1.0)
+    settings = Settings(store=store, allow_upstreams=("127.0.0.1",), lease_seconds=3)
+    jobs = Jobs(open_backend(store), settings)
     operation = await jobs.start_ingest("team", "project")
     async for state in jobs.watch(operation.id):
         if state.progress.phase == "receiving":

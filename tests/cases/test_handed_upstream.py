@@ -101,7 +101,10 @@ def test_a_damaged_pack_leaves_nothing(running: Running, repo: Repo, cases: Case
         assert server.fetches == 2
         document = repo.client.get(repo.base).json()
         assert (document["objects"], document["refs"], document["packs"]) == (0, 0, 0)
-        assert repo.problem("/refs")["code"] == "not_ready"
+        document = repo.problem("/refs")
+        assert document["code"] == "not_ready"
+        assert document["operation_error"] in codes
+        assert repo.client.get(f"/v1/operations/{document['operation']}").json()["operation"]["state"] == "failed"
         assert repo.problem(f"/objects/{case.oids['c']}")["code"] == "not_ready"
         assert packs_in(running, repo) == []
         server.pack = case.packs["ok"]

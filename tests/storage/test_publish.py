@@ -18,6 +18,7 @@ from pack.view import Ref
 from storage import generations, layout, publish
 from storage.backend import Backend
 from storage.manifest import Head, Manifest, PackRecord, UpstreamRecord
+from storage.operations import FAILED, Operations
 from storage.publish import Lost, Won
 from storage.repository import ReadSettings, Repositories
 from storage.views import settle
@@ -53,7 +54,31 @@ async def test_registration_is_generation_one(backend: Backend) -> None:
     await backend.put(layout.last_operation(OWNER, NAME), b"0123456789abcdef")
     with pytest.raises(NotReady) as caught:
         await readers.current(OWNER, NAME)
-    assert caught.value.extra["operation"] == "0123456789abcdef"
+    assert caught.value.extra == {"operation": "0123456789abcdef"}
+
+
+async def test_not_ready_says_what_became_of_the_last_operation(backend: Backend) -> None:
+    readers = Repositories(backend)
+    await register(backend)
+    operations = Operations(backend)
+    operation = await operations.create("ingest", OWNER, NAME)
+    with pytest.raises(NotReady) as caught:
+        await readers.current(OWNER, NAME)
+    assert caught.value.extra == {"operation": operation.id, "operation_state": "queued"}
+    error = {"code": "upstream_not_found", "status": 502, "detail": "There is nothing at that address."}
+    await operations.finish(operation.id, FAILED, error=error)
+    with pytest.raises(NotReady, match=r"upstream_not_found.*There is nothing at that address") as caught:
+        await readers.current(OWNER, NAME)
+    assert caught.value.extra == {
+        "operation": operation.id,
+        "operation_state": "failed",
+        "operation_error": "upstream_not_found",
+    }
+    another = await operations.create("ingest", OWNER, NAME)
+    await operations.progress(another.id, now=True)
+    with pytest.raises(NotReady) as caught:
+        await readers.current(OWNER, NAME)
+    assert caught.value.extra == {"operation": another.id, "operation_state": "running"}
 
 
 async def test_an_empty_repository_is_ready(backend: Backend) -> None:
