@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from bench.client import Address
+from bench.client import Address, Connection
 
 PROCESSES = 2
 HERE = Path(__file__).parents[1]
@@ -96,6 +96,10 @@ def service(store: str, processes: int = PROCESSES, **settings: str) -> Iterator
             raise RuntimeError(f"the service did not start: {line}")
         address = Address(found[-1][0], int(found[-1][1]))
         _wait(address)
+        try:
+            Connection(address).get("/readyz")
+        except (OSError, IndexError):
+            raise RuntimeError(f"the service ended with {process.wait(15)} as it started") from None
         yield Service(address, process.pid, store)
 
 

@@ -145,14 +145,14 @@ class Bench:
                 continue
             print(f"\n{place.title}", flush=True)
             with tempfile.TemporaryDirectory(prefix="bench-") as folder, _variables(place.variables()):
-                try:
-                    url = place.url(Path(folder))
-                except (RuntimeError, OSError) as error:
-                    left_out.append((place.title, f"it did not start: {error}"))
-                    print(f"it did not start: {error}")
-                    continue
                 self._columns[place.title] = place.column
-                self._measure(place.title, url, Path(folder))
+                try:
+                    self._measure(place.title, place.url(Path(folder)), Path(folder))
+                except (RuntimeError, OSError) as error:
+                    left_out.append((place.title, f"failed: {error}"))
+                    print(f"failed: {error}", flush=True)
+                    self.warm.pop(place.title, None)
+                    self.cold.pop(place.title, None)
         return left_out
 
     def _measure(self, title: str, url: str, folder: Path) -> None:
@@ -200,7 +200,6 @@ class Bench:
         for _ in range(self._cold_rounds):
             with tempfile.TemporaryDirectory(prefix="bench-") as cache, service(url, 1, cache_dir=cache) as fresh:
                 connection = Connection(fresh.address)
-                connection.get("/readyz")
                 before = _requests(fresh)
                 took, body = asked(connection, read.path, read.accept)
                 connection.close()
