@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import sys
 from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, islice, pairwise
 from typing import Protocol
 
 from pack.errors import BadIndex
@@ -70,6 +71,17 @@ def _big_endian(column: array[int]) -> bytes:
     return column.tobytes()
 
 
+def _level(oids: bytes) -> Iterator[int]:
+    """The rows whose oid does not begin with a greater number than the one before: hardly any where all is in order.
+
+    They are compared as 32-bit numbers first, in bulk, for an index is checked before the first read from its pack.
+    """
+    words = array("I", oids)[:: OID_BYTES // 4]
+    if sys.byteorder == "little":
+        words.byteswap()
+    return compress(range(1, len(words)), map(operator.ge, words, islice(words, 1, None)))
+
+
 class Index:
     """An index that has been read: where each object of a pack begins.
 
@@ -119,15 +131,14 @@ class Index:
             if hashlib.sha1(view[:-OID_BYTES], usedforsecurity=False).digest() != view[-OID_BYTES:]:
                 raise BadIndex("the checksum of an index does not match its bytes")
             oids = bytes(view[_HEAD : _HEAD + count * OID_BYTES])
-            first = Counter(oids[::OID_BYTES])
-            if list(accumulate(first[byte] for byte in range(256))) != fanout.tolist():
-                raise BadIndex("the fan-out table of an index does not match its oids")
-            last = b""
-            for at in range(0, len(oids), OID_BYTES):
-                oid = oids[at : at + OID_BYTES]
-                if oid < last:
-                    raise BadIndex(f"the oids of an index are out of order at row {at // OID_BYTES}")
-                last = oid
+            for row in _level(oids):
+                at = row * OID_BYTES
+                if oids[at : at + OID_BYTES] < oids[at - OID_BYTES : at]:
+                    raise BadIndex(f"the oids of an index are out of order at row {row}")
+            # They are in order, so the ends of each range tell of all between.
+            for byte, (low, high) in enumerate(pairwise((0, *fanout))):
+                if low < high and not oids[low * OID_BYTES] == oids[(high - 1) * OID_BYTES] == byte:
+                    raise BadIndex("the fan-out table of an index does not match its oids")
         return cls(view, fanout, large)
 
     def __len__(self) -> int:

@@ -147,6 +147,13 @@ BAD = {
     "count huge": changed(8 + 4 * 255, b"\xff\xff\xff\xff"),
     "fan-out off": changed(8 + 4 * 100, GOOD[8 + 4 * 101 : 8 + 4 * 102]),
     "order": changed(8 + 1024, b"\xff" * 20),
+    "order behind the first bytes": changed(
+        8 + 1024 + 20 * 100,
+        GOOD[8 + 1024 + 20 * 101 :][:4] + b"\xff" * 16 + GOOD[8 + 1024 + 20 * 101 :][:4] + b"\0" * 16,
+    ),
+    "fan-out off by one row": changed(
+        8 + 4 * 100, (int.from_bytes(GOOD[8 + 4 * 100 :][:4], "big") + 1).to_bytes(4, "big")
+    ),
     "checksum": GOOD[:-1] + bytes([GOOD[-1] ^ 1]),
     "byte": GOOD[:3000] + bytes([GOOD[3000] ^ 1]) + GOOD[3001:],
 }
