@@ -113,10 +113,13 @@ def _row(bar: Bar, y: int) -> Iterator[str]:
     yield (
         f'<rect x="{start}" y="{y + 3}" width="{max(1.0, end - start):.1f}" height="{ROW - 6}" fill="{bar.colour}"/>'
     )
-    yield _text(end + 4, y + 12, f"{bar.ratio:.2g}")
+    beside = end
     if bar.target is not None:
         x = _x(bar.target)
+        if end - 4 < x < end + 30:
+            beside = x
         yield f'<line x1="{x:.1f}" y1="{y + 1}" x2="{x:.1f}" y2="{y + ROW - 1}" stroke="{MARK}" stroke-width="2"/>'
+    yield _text(beside + 4, y + 12, f"{bar.ratio:.2g}")
 
 
 def _x(value: float) -> float:

@@ -29,7 +29,7 @@ NDJSON = "application/x-ndjson"
 PATCH = "text/x-diff"
 
 FORMAT = "--format=%x01%H %T %P%n%an%n%ae%n%at%n%cn%n%ce%n%ct%n%B"
-RARE = ("AgentNamespace", "remote return parse", "copyright", "remote")
+RARE = ("TODO", "AgentNamespace", "remote return parse", "copyright", "remote")
 FILE_BYTES = 20_000
 HEADS = 100
 """Tips at most of a walk of all of them: as many revisions as one request should ask for."""
@@ -152,7 +152,7 @@ def searches(repository: Repository, base: str) -> Iterator[Read]:
     for name, pattern, flags, target in (
         ("literal, few", rare(repository), ["-F"], 0.1),
         ("literal, many", "return", ["-F"], 0.5),
-        ("regex", r"[A-Za-z_]+rror[ (]", ["-P"], 0.15),
+        ("regex", _regex(repository), ["-P"], 0.15),
         ("in either case", "readme", ["-F", "-i"], 0.15),
         ("in either case, many", "Import", ["-F", "-i"], 0.5),
     ):
@@ -181,6 +181,13 @@ def rare(repository: Repository) -> str:
         if 0 < spawned(command, (0, 1))[1].count(b"\n") <= 500:
             return words
     return RARE[-1]
+
+
+def _regex(repository: Repository) -> str:
+    """A pattern with a class and a repetition that HEAD has matches of."""
+    calls = r"[A-Za-z_]+Error\("
+    command = ["git", "-C", str(repository.plain), "grep", "-l", "-I", "-E", "-e", calls, "HEAD"]
+    return calls if spawned(command, (0, 1))[1] else r"[A-Za-z_]+rror[ (]"
 
 
 def _tips(repository: Repository) -> list[str]:
