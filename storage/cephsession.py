@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
-import math
 import os
 import threading
 import time
@@ -86,20 +85,11 @@ class Session:
             mount, self._mount, self._folder = self._mount, None, None
         if mount is None or mount.lost:
             return
-        if not self._is_idle(own, 1.0):
-            mount.abort()
-            # For as long as a thread is in there; nobody waits for this one.
-            self._is_idle(own, math.inf)
+        # For as long as a thread is in there: whoever has no time for that does not wait for this one.
+        while self._threads.busy > own:
+            time.sleep(0.01)
         with contextlib.suppress(OSError):
             mount.unmount()
-
-    def _is_idle(self, own: int, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while self._threads.busy > own:
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.01)
-        return True
 
 
 def hold(place: Place) -> Session:

@@ -138,12 +138,11 @@ class Folder:
         with told("upload", file.key):
             if head:
                 self._calls.pwrite(file.fd, head, 0)
-            self._calls.fsync(file.fd)
+            self._seal(file)
             # Names of uploads are random: one that exists is not ours to replace, so link rather than rename.
             self._calls.link(file.temporary, file.path)
             self._calls.unlink(file.temporary)
             self._sync_directory(_parent(file.path))
-        self.close(file)
 
     def discard(self, file: Unfinished) -> None:
         """Never fails: what cannot be removed is swept some day."""
@@ -213,14 +212,13 @@ class Folder:
         self._make_directory(directory)
         temporary = f"{directory}/{_temporary(TEMPORARY[1])}"
         fd = self._calls.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        file = Unfinished("", path, temporary, fd)
         try:
             self._write_all(fd, data)
-            self._calls.fsync(fd)
+            self._seal(file)
         except BaseException:
-            self._remove(temporary)
+            self.discard(file)
             raise
-        finally:
-            self._calls.close(fd)
         return directory, temporary
 
     def _write_all(self, fd: int, data: bytes | bytearray | memoryview) -> None:
@@ -232,12 +230,12 @@ class Folder:
         with contextlib.suppress(OSError):
             self._calls.unlink(path)
 
+    def _seal(self, file: Unfinished) -> None:
+        fd, file.fd = file.fd, -1
+        self._calls.seal(fd)
+
     def _sync_directory(self, directory: str) -> None:
-        fd = self._calls.open(directory or "/", os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            self._calls.fsync(fd)
-        finally:
-            self._calls.close(fd)
+        self._calls.sync_directory(directory or "/")
 
     def _scan(self, folder: str) -> _Entries:
         try:

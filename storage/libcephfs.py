@@ -23,12 +23,14 @@ from storage.threads import step
 
 LIBRARY: Final = "libcephfs.so.2"
 _STEP_BYTES: Final = 8 << 20  # of one call, so that a slow one can be told from one that hangs
+_DATA: Final = 1  # nothing but data
 _HERE: Final = -1  # as the offset of a write: where the last one ended
 _MODE, _MTIME, _SIZE = 0x1, 0x40, 0x200
 _IS_DIRECTORY: Final = 4  # DT_DIR
 _ERRORS: Final = 1000  # from here on numbers of its own
 _OPTIONS: Final = {
-    # Exclusive rights to files that are written and closed, which others wait for when this process is killed.
+    # Rights to files that are closed go back soon: when this process has been killed, whoever wants to have them waits
+    # until the server gives it up.
     "client_caps_release_delay": 0,
     # What it may do is what its user of the cluster may do, whoever runs it: owners and modes of files say nothing.
     "client_permissions": "false",
@@ -91,8 +93,8 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "ceph_select_filesystem": (c_void_p, c_char_p),
     "ceph_mount": (c_void_p, c_char_p),
     "ceph_unmount": (c_void_p,),
-    "ceph_abort_conn": (c_void_p,),
     "ceph_release": (c_void_p,),
+    "ceph_sync_fs": (c_void_p,),
     "ceph_open": (c_void_p, c_char_p, c_int, c_uint),
     "ceph_close": (c_void_p, c_int),
     "ceph_read": (c_void_p, c_int, c_void_p, c_int64, c_int64),
@@ -187,11 +189,6 @@ class Mount:
         self._library.ceph_release(handle)
         _count(-1)
 
-    def abort(self) -> None:
-        """Make calls return that wait for a metadata server; nothing but `unmount` may follow."""
-        if self._handle is not None:
-            self._library.ceph_abort_conn(self._handle)
-
     def _call(self, name: str, *arguments: object) -> int:
         step()
         if self._handle is None:
@@ -229,8 +226,22 @@ class Mount:
     def truncate(self, fd: int, size: int) -> None:
         self._call("ceph_ftruncate", fd, size)
 
-    def fsync(self, fd: int) -> None:
-        self._call("ceph_fsync", fd, 0)
+    def seal(self, fd: int) -> None:
+        try:
+            self._call("ceph_fsync", fd, _DATA)
+        finally:
+            self.close(fd)
+        # Size and time go to the server only now that the file is closed, and with them the right to write to it. Sent
+        # before, that right would stay here: whoever reads the file next would ask for it, and the server, which writes
+        # down at its leisure that it is gone, would let the reader wait for up to five seconds.
+        self._call("ceph_sync_fs")
+
+    def sync_directory(self, path: str) -> None:
+        fd = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._call("ceph_fsync", fd, 0)
+        finally:
+            self.close(fd)
 
     def fstat(self, fd: int) -> Found:
         found = _Statx()

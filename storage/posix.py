@@ -40,8 +40,12 @@ class Posix(Protocol):
         """The next `write` goes to the new end."""
         ...
 
-    def fsync(self, fd: int) -> None:
-        """Of a directory: what was linked, renamed and removed there is durable."""
+    def seal(self, fd: int) -> None:
+        """Make what was written durable, and close, in any case."""
+        ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make durable what was linked, renamed and removed there."""
         ...
 
     def fstat(self, fd: int) -> Found: ...
@@ -87,8 +91,14 @@ class Local:
         os.ftruncate(fd, size)
         os.lseek(fd, 0, os.SEEK_END)
 
-    def fsync(self, fd: int) -> None:
-        os.fsync(fd)
+    def seal(self, fd: int) -> None:
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_directory(self, path: str) -> None:
+        self.seal(self.open(path, os.O_RDONLY | os.O_DIRECTORY))
 
     def fstat(self, fd: int) -> Found:
         return _found(os.fstat(fd))
