@@ -1,7 +1,8 @@
 """`python -m bench.stores`: the operations of ex_git_objectstore on every kind of store, warm and cold.
 
 Warm is a service that has answered before; cold the first read of a fresh service that is ready and whose cache folder
-is empty. The stores are the servers that the tests start (tests/services); what is not installed is named and left out.
+is empty. The stores are the servers that the tests start, and `python -m tests.services install seaweed ceph minio`
+installs them; what is not there is named and left out.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ THEIRS = {
     "ahead and behind": (5.4, 19, 51, 20, 19),
     "merge base": (4.7, 4.4, 609, 36, 45),
 }
+BUDGET = {"resolve": 3, "commit": 5, "blob by oid": 5, "file by path": 5, "root tree": 5, "diff, files and hunks": 8}
+"""Requests to the store that a cold read may make, and six where it is not named; one more for each 64 MB."""
 NOT_YET = "clone"
 """Their twelfth operation: packhouse does not serve clones yet."""
 
@@ -99,7 +102,8 @@ def work(options: argparse.Namespace) -> None:
         "Whole bodies through HTTP on a kept-alive connection, the answers compared with git's before. A cell has the "
         "median in milliseconds, then its ratio to git with its spawn in the same rounds / the ratio of "
         "ex_git_objectstore on that kind of store to git in its own table, which was measured in process: the "
-        "column without HTTP is as near to that as it gets. S3 on SeaweedFS or MinIO stands beside their MinIO.",
+        "column without HTTP is as near to that as it gets. Cold cells say how many requests went to the store. "
+        "S3 on SeaweedFS or MinIO stands beside their MinIO.",
         "",
         *(f"- Not measured here: {text}" for text in left_out),
         "",
@@ -228,6 +232,11 @@ class Bench:
                 theirs = self._theirs(store, name)
                 if cell.ratio > theirs:
                     yield f"{store}, {how}, {name}: {cell.ratio:.2f} of git, theirs {theirs:.2f}"
+                if (cell.requests or 0) > self._budget(name):
+                    yield f"{store}, {how}, {name}: {cell.requests} requests, {self._budget(name)} are allowed"
+
+    def _budget(self, name: str) -> int:
+        return BUDGET.get(name, 6) + self.repository.size // (64 << 20)
 
     def _theirs(self, store: str, name: str) -> float:
         return THEIRS[name][self._columns[store]] / THEIRS[name][0]
