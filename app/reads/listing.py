@@ -8,12 +8,13 @@ from typing import Final
 
 from orjson import dumps
 
-from app.reads.base import Batch, Tally
+from app.reads.base import Batch, Rows, Tally
+from app.reads.flat import Flat, Recorder, flat, lines_of, place_of
 from app.reads.kept import kept
 from pack.corpus import reason_of
 from pack.errors import BadObject, CorruptData, NotFound, TooLarge, WrongType
 from pack.tree import DIRECTORY, EXECUTABLE, REGULAR, Entry
-from pack.treewalk import MAX_DEPTH
+from pack.treewalk import MAX_DEPTH, TreeWalk
 from pack.view import View
 
 _TOGETHER: Final = 256  # records in a batch
@@ -32,7 +33,7 @@ def listing(
     `root` is the root tree that urls of submodules come from. Positions are places of a TreeWalk.
     """
     key = (view.namespace, "listing", tree, prefix, sizes, root)
-    return kept(key, tally, _made(view, tree, prefix, sizes, tally, encode))
+    return kept(key, tally, _rows(view, tree, prefix, sizes, root, tally, encode))
 
 
 def directory(
@@ -51,7 +52,69 @@ def directory(
             return
 
 
-def _made(view: View, tree: bytes, prefix: bytes, sizes: bool, tally: Tally, encode: Encode) -> Iterator[Batch]:
+def _rows(view: View, tree: bytes, prefix: bytes, sizes: bool, root: str | None, tally: Tally, encode: Encode) -> Rows:
+    """From a snapshot of the root tree, where there is one."""
+    top = tree
+    if prefix:
+        top = bytes.fromhex(root) if root is not None else tree
+        entry = view.entry(top, prefix[:-1]) if root is not None else None
+        if entry is None or entry.oid != tree:
+            yield from _made(view, tree, prefix, sizes, tally, encode)
+            return
+    found = flat(view, top)
+    if found is not None:
+        yield from _listed(view, found, tree, prefix, sizes, tally, encode)
+    else:
+        yield from _made(view, tree, prefix, sizes, tally, encode, None if prefix else Recorder(view, tree))
+
+
+def _listed(view: View, found: Flat, tree: bytes, prefix: bytes, sizes: bool, tally: Tally, encode: Encode) -> Rows:
+    """The rows of a snapshot that are below `prefix`, where `tree` lies."""
+    last = b""
+
+    def position(path: bytes) -> Callable[[], list[int]]:
+        return lambda: place_of(view, tree, path[len(prefix) :])
+
+    for part in found.between(prefix):
+        block = found.block(part)
+        if block is None:
+            yield from _walked(view, tree, prefix, sizes, tally, encode, last)
+            return
+        for lines, last in lines_of(block, prefix, sizes, encode):
+            yield Batch("\n".join(lines).encode(), len(lines), position(last))
+            if not tally.visit(len(lines)):
+                tally.stop(position(last)())
+                return
+
+
+def _walked(
+    view: View, tree: bytes, prefix: bytes, sizes: bool, tally: Tally, encode: Encode, after: bytes
+) -> Iterator[tuple[bytes, list[int]]]:
+    """Rows behind the path `after` (empty: all), from the trees themselves."""
+    walk = TreeWalk(
+        view,
+        tree,
+        prefix=prefix,
+        lost=lambda path, place, error: tally.skip(path, reason_of(error)),
+        after=place_of(view, tree, after[len(prefix) :]) if after else None,
+    )
+    for path, entry in walk:
+        if entry.mode != DIRECTORY:
+            yield _line(view, path, entry, sizes) or encode(path, entry), walk.place()
+        if not tally.visit():
+            tally.stop(walk.place())
+            return
+
+
+def _made(
+    view: View,
+    tree: bytes,
+    prefix: bytes,
+    sizes: bool,
+    tally: Tally,
+    encode: Encode,
+    recorder: Recorder | None = None,
+) -> Iterator[Batch]:
     lines: list[bytes] = []
     seen = 0
     place: list[int] = []
@@ -67,10 +130,14 @@ def _made(view: View, tree: bytes, prefix: bytes, sizes: bool, tally: Tally, enc
                 numbers[-1] = number + 1
                 below = _below(view, path, entry.oid, len(stack), tally)
                 if below is None:
+                    if recorder is not None:
+                        recorder.give_up()
                     continue
                 stack.append((path + b"/", below))
                 numbers.append(0)
                 break
+            if recorder is not None:
+                recorder.add(path, entry)
             lines.append(_line(view, path, entry, sizes) or encode(path, entry))
             if len(lines) == _TOGETHER:
                 place = [*(after - 1 for after in numbers[:-1]), number]
@@ -86,6 +153,8 @@ def _made(view: View, tree: bytes, prefix: bytes, sizes: bool, tally: Tally, enc
             if entries and entries[-1].mode != DIRECTORY:
                 place = [*(after - 1 for after in numbers), len(entries) - 1]
     tally.visit(seen)
+    if recorder is not None:
+        recorder.done()
     if lines:
         yield Batch(b"\n".join(lines), len(lines), place)
 

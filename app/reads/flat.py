@@ -1,0 +1,264 @@
+"""Flat trees that a node keeps on disk for recursive listings: of the trees that were listed last, and of later ones.
+
+A tree that was not listed before is walked once, and written down while it is; one that is much like the tree that was
+written last is made from that and the difference of the two. Whatever of it is missing or damaged is walked again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, zip_longest
+from typing import Final
+
+from orjson import dumps
+
+from pack import snapshot
+from pack.errors import CorruptData, NotFound, TooLarge, WrongType
+from pack.objects import BLOB
+from pack.sidecar import BadSidecar
+from pack.snapshot import BLOCK_ROWS, KIND, MODES, UNKNOWN, VERSION, Block, Part, Row
+from pack.tree import DIRECTORY, GITLINK, Entry
+from pack.treediff import Change, diff_trees
+from pack.view import View
+from storage.shelf import Shelf, shelf_of
+
+_BLOCKS: Final = "rows"
+_ON_DISK: Final = 12  # trees of one repository
+_CHANGES: Final = 20_000  # more than that is no later form of a tree
+_TOGETHER: Final = 1000  # records in a batch
+_MIDDLES: Final = tuple(f'"mode":"{mode:06o}","type":"blob","oid":"' for mode in MODES[:2])
+# What JSON writes as it is; a NUL stands between two names.
+_PLAIN: Final = re.compile(rb"[\0 !#-\[\]-~]*")
+
+Encode = Callable[[bytes, Entry], bytes]
+"""(path, entry) → its record."""
+
+
+class Flat:
+    """The snapshot of a tree, on disk."""
+
+    def __init__(self, shelf: Shelf, tree: bytes, parts: list[Part]) -> None:
+        self._shelf = shelf
+        self._tree = tree
+        self.parts = parts
+
+    def between(self, prefix: bytes) -> Iterator[Part]:
+        """The parts that may have files below `prefix` (empty, or with its slash)."""
+        following = [part.first for part in self.parts[1:]]
+        for part, end in zip_longest(self.parts, following):
+            if end is None or end > prefix:
+                if prefix and part.first > prefix and not part.first.startswith(prefix):
+                    return
+                yield part
+
+    def block(self, part: Part) -> Block | None:
+        """None where it is gone or damaged: the snapshot will be made anew then."""
+        block = _load(self._shelf, part)
+        if block is None:
+            self._shelf.drop(KIND, _name(self._tree), BadSidecar("a block of it is gone"))
+        return block
+
+
+def flat(view: View, tree: bytes) -> Flat | None:
+    """The snapshot of a root tree that is on disk, or can be made from what is there; None where there is none."""
+    shelf = shelf_of(view.namespace)
+    if shelf is None:
+        return None
+    parts = _index(shelf, tree)
+    if parts is None:
+        parts = _derived(view, shelf, tree)
+    return Flat(shelf, tree, parts) if parts is not None else None
+
+
+class Recorder:
+    """Takes down the files of a tree as a walk comes by them."""
+
+    def __init__(self, view: View, tree: bytes) -> None:
+        self._view = view
+        self._tree = tree
+        self._shelf = shelf_of(view.namespace)
+        self._rows: list[Row] = []
+        self._parts: list[Part] = []
+        self._last = b""
+        self._bytes = 0
+        if self._shelf is not None:
+            self._most = self._shelf.most
+
+    def add(self, path: bytes, entry: Entry) -> None:
+        if self._shelf is None:
+            return
+        # Trees that git would not write are not listed in the order of their paths.
+        if path <= self._last or b"/" in entry.name:
+            self.give_up()
+            return
+        self._last = path
+        self._rows.append(Row(path, entry.mode, entry.oid, size_of(self._view, entry.mode, entry.oid)))
+        if len(self._rows) >= BLOCK_ROWS:
+            self._flush()
+
+    def give_up(self) -> None:
+        """What is not there in full is not kept."""
+        self._shelf = None
+
+    def _flush(self) -> None:
+        assert self._shelf is not None
+        part, size = _store(self._shelf, self._rows)
+        self._parts.append(part)
+        self._bytes += size
+        self._rows = []
+        if self._bytes > self._most:
+            self.give_up()
+
+    def done(self) -> None:
+        if self._shelf is not None and self._rows:
+            self._flush()
+        if self._shelf is not None:
+            _store_index(self._shelf, self._tree, self._parts)
+
+
+def place_of(view: View, tree: bytes, path: bytes) -> list[int]:
+    """The place of a file in a walk of the tree (see `treewalk`)."""
+    place = []
+    for name in path.split(b"/"):
+        entries = view.tree(tree)
+        number = next(number for number, entry in enumerate(entries) if entry.name == name)
+        place.append(number)
+        tree = entries[number].oid
+    return place
+
+
+def size_of(view: View, mode: int, oid: bytes) -> int:
+    """UNKNOWN for what has no size, or none that fits."""
+    if mode == GITLINK:
+        return UNKNOWN
+    try:
+        kind, size = view.objects.header(oid)
+    except (NotFound, CorruptData, TooLarge, WrongType):
+        return UNKNOWN
+    return size if kind == BLOB and size < UNKNOWN else UNKNOWN
+
+
+def _name(tree: bytes) -> str:
+    return f"{tree.hex()}-index"
+
+
+def _index(shelf: Shelf, tree: bytes) -> list[Part] | None:
+    found = shelf.read(KIND, _name(tree), VERSION, snapshot.of_tree(tree))
+    try:
+        return snapshot.read_index(found.front) if found is not None else None
+    except BadSidecar as error:
+        shelf.drop(KIND, _name(tree), error)
+        return None
+
+
+def _load(shelf: Shelf, part: Part) -> Block | None:
+    name = f"{part.id.hex()}-block"
+    found = shelf.read(_BLOCKS, name, VERSION, part.id)
+    if found is None:
+        return None
+    try:
+        block = Block(found.front)
+        if block.count != part.files:
+            raise BadSidecar("it has another number of files")
+    except BadSidecar as error:
+        shelf.drop(_BLOCKS, name, error)
+        return None
+    return block
+
+
+def _store(shelf: Shelf, rows: Sequence[Row]) -> tuple[Part, int]:
+    data = snapshot.write_block(rows)
+    part = Part(len(rows), snapshot.id_of(data), rows[0].path)
+    shelf.write(_BLOCKS, f"{part.id.hex()}-block", VERSION, part.id, data, b"")
+    return part, len(data)
+
+
+def _store_index(shelf: Shelf, tree: bytes, parts: Sequence[Part]) -> None:
+    shelf.limit(KIND, _ON_DISK)
+    shelf.write(KIND, _name(tree), VERSION, snapshot.of_tree(tree), snapshot.write_index(parts), b"")
+
+
+def _derived(view: View, shelf: Shelf, tree: bytes) -> list[Part] | None:
+    """The parts of a tree that is a later, or earlier, form of the one that was written last."""
+    name = shelf.latest(KIND, "-index")
+    if name is None:
+        return None
+    old = bytes.fromhex(name.removesuffix("-index"))
+    parts = _index(shelf, old)
+    if not parts:
+        return None
+    try:
+        changes = list(islice(diff_trees(view, old, tree), _CHANGES + 1))
+        if len(changes) > _CHANGES or not _in_order(view, tree, changes):
+            return None
+    except (NotFound, CorruptData, WrongType):
+        return None
+    changes.sort(key=lambda change: change.path)
+    found: list[Part] = []
+    at = 0
+    for number, here in snapshot.edits(parts, changes):
+        block = _load(shelf, parts[number])
+        if block is None:
+            shelf.drop(KIND, name, BadSidecar("a block of it is gone"))
+            return None
+        found += parts[at:number]
+        at = number + 1
+        rows = snapshot.edited(block.rows(), here, lambda mode, oid: size_of(view, mode, oid))
+        size = len(rows) if len(rows) < 2 * BLOCK_ROWS else BLOCK_ROWS
+        found += [_store(shelf, rows[start : start + size])[0] for start in range(0, len(rows), max(size, 1))]
+    found += parts[at:]
+    _store_index(shelf, tree, found)
+    return found
+
+
+def _in_order(view: View, tree: bytes, changes: Sequence[Change]) -> bool:
+    """Whether the directories that changed are such as git writes them."""
+    for folder in {change.path.rpartition(b"/")[0] for change in changes}:
+        entry = view.entry(tree, folder)
+        if entry is None or entry.mode != DIRECTORY:
+            continue
+        last = b""
+        for each in view.tree(entry.oid):
+            key = each.name + b"/" if each.mode == DIRECTORY else each.name
+            if key <= last or b"/" in each.name:
+                return False
+            last = key
+    return True
+
+
+def lines_of(block: Block, prefix: bytes, sizes: bool, encode: Encode) -> Iterator[tuple[list[str], bytes]]:
+    """The records of the files of a block that lie below `prefix`, many at a time, with the path of the last one."""
+    names, modes, known, hexes = block.names, block.modes, block.sizes, block.hexes()
+    plain = _PLAIN.fullmatch(block.text) is not None
+    lines: list[str] = []
+    for folder, start, end in block.runs():
+        if not folder.startswith(prefix):
+            continue
+        base = folder.decode("ascii") if plain else ""
+        for index in range(start, end):
+            mode, size = modes[index], known[index]
+            if mode > 1 or (sizes and size == UNKNOWN):
+                row = block.row(folder, index)
+                lines.append(encode(row.path, Entry(row.mode, names[index], row.oid)).decode())
+            elif plain:
+                tail = f',"size":{size}}}' if sizes else "}"
+                name = names[index].decode("ascii")
+                lines.append(f'{{"path":"{base}{name}",{_MIDDLES[mode]}{hexes[40 * index : 40 * index + 40]}"{tail}')
+            else:
+                lines.append(_odd(block.row(folder, index), sizes, encode))
+            if len(lines) == _TOGETHER:
+                yield lines, folder + names[index]
+                lines = []
+        last = folder + names[end - 1]
+    if lines:
+        yield lines, last
+
+
+def _odd(row: Row, sizes: bool, encode: Encode) -> str:
+    try:
+        path = dumps(row.path.decode()).decode()
+    except UnicodeDecodeError:
+        return encode(row.path, Entry(row.mode, row.path, row.oid)).decode()
+    tail = f',"size":{row.size}}}' if sizes else "}"
+    return f'{{"path":{path},{_MIDDLES[0 if row.mode == MODES[0] else 1]}{row.oid.hex()}"{tail}'

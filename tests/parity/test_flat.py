@@ -1,0 +1,216 @@
+"""Recursive listings with flat trees on disk: whole, half there, damaged, of other trees; answers stay the same."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.operations import LIST_TREE
+from app.reads import flat, kept, tree
+from app.reads.base import Batch, Tally
+from pack import snapshot
+from pack.revision import resolve
+from pack.view import View
+from storage import shelf
+from storage.cache import Place
+from tests.support.generate import WITH_HEAD, Repositories
+from tests.support.git import git
+from tests.support.reads import asked, pages, whole
+from tests.support.repo import open_git_dir
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(flat, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(flat, "_TOGETHER", 3)
+    kept.forget()
+    shelf.configure(Place(str(tmp_path / "cache")), "file:///store", 64 << 20)
+    yield tmp_path / "cache"
+    shelf.configure(None)
+    kept.forget()
+
+
+def answers(view: View, rev: bytes = b"HEAD") -> list[Any]:
+    """Whole listings, each from what is on disk."""
+    found = []
+    top = view.tree(view.tree_of(resolve(view, rev).oid))
+    folders = [entry.name for entry in top if entry.mode == 0o40000][:3]
+    for sizes in (False, True):
+        for path in (b"", *folders):
+            kept.forget()
+            found.append(whole(LIST_TREE, view, rev=rev, path=path, recursive=True, sizes=sizes))
+            shelf.settle()
+    return found
+
+
+def plain(path: Path, rev: bytes = b"HEAD") -> list[Any]:
+    home = shelf._home
+    shelf.configure(None)
+    try:
+        return answers(open_git_dir(path), rev)
+    finally:
+        shelf._home = home
+
+
+def files(folder: Path, kind: str = "*") -> list[Path]:
+    return sorted(path for path in (folder / "data").rglob(f"{kind}-*") if path.is_file())
+
+
+def walking(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The trees that are read."""
+    trees: list[bytes] = []
+    real = View.tree
+    monkeypatch.setattr(View, "tree", lambda self, oid: trees.append(oid) or real(self, oid))
+    return trees
+
+
+@pytest.mark.parametrize("name", WITH_HEAD)
+def test_listings_are_the_same(name: str, repositories: Repositories, cache: Path) -> None:
+    path = repositories[name]
+    wanted = plain(path)
+    view = open_git_dir(path)
+    for _ in range(3):
+        assert answers(view) == wanted
+    assert len(files(cache, "snapshot")) == 1 or name in ("odd-trees", "unsorted")
+
+
+def test_what_is_on_disk_needs_no_trees(
+    repositories: Repositories, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = repositories["history"]
+    wanted = plain(path)
+    view = open_git_dir(path)
+    answers(view)
+    trees = walking(monkeypatch)
+    fresh = open_git_dir(path)
+    kept.forget()
+    assert whole(LIST_TREE, fresh, recursive=True) == wanted[0]
+    assert not trees
+
+
+def test_any_position_goes_on(repositories: Repositories, cache: Path) -> None:
+    for name in ("history", "kinds", "deep", "submodules"):
+        view = open_git_dir(repositories[name])
+        answers(view)
+        params = asked(LIST_TREE, recursive=True)
+        pin = tree.pin(view, params)
+        every = whole(LIST_TREE, view, recursive=True)
+        kept.forget()
+        seen = 0
+        for batch in tree.rows(view, params, pin, Tally(whole=True), None):
+            assert isinstance(batch, Batch)
+            seen += batch.number
+            position = batch.position() if callable(batch.position) else batch.position
+            rest = list(tree.rows(view, params, pin, Tally(), position))
+            assert len(rest) == len(every) - seen
+        assert seen == len(every)
+        kept.forget()
+        found, _ = pages(LIST_TREE, view, 1 << 60, 9, recursive=True)
+        assert found == every
+
+
+def test_damage_and_loss_are_told_of_and_made_good(
+    repositories: Repositories, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = repositories["history"]
+    wanted = plain(path)
+    answers(open_git_dir(path))
+    rng = random.Random(2)
+    names = {each: each.read_bytes() for each in files(cache)}
+    assert len(names) > 5
+    for _ in range(30):
+        for each, data in names.items():
+            each.parent.mkdir(parents=True, exist_ok=True)
+            each.write_bytes(data)
+        hurt = rng.choice(sorted(names))
+        data = names[hurt]
+        damage = rng.choice(("gone", "cut", "longer", "flip"))
+        if damage == "gone":
+            hurt.unlink()
+        elif damage == "cut":
+            hurt.write_bytes(data[: rng.randrange(len(data))])
+        elif damage == "longer":
+            hurt.write_bytes(data + b"x")
+        else:
+            at = rng.randrange(len(data))
+            hurt.write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert answers(open_git_dir(path)) == wanted
+        told = [record.getMessage() for record in caplog.records]
+        if damage != "gone" or hurt.name.startswith("rows"):
+            assert told
+        assert all("is made anew" in each for each in told)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert answers(open_git_dir(path)) == wanted
+        assert not caplog.records
+        assert {each: each.read_bytes() for each in files(cache)} == names
+
+
+def test_one_that_goes_while_it_is_read(repositories: Repositories, cache: Path) -> None:
+    path = repositories["history"]
+    wanted = plain(path)[0]
+    view = open_git_dir(path)
+    answers(view)
+    params = asked(LIST_TREE, recursive=True)
+    for after in range(4):
+        answers(view)
+        kept.forget()
+        lines: list[bytes] = []
+        rows = tree.rows(view, params, tree.pin(view, params), Tally(whole=True), None)
+        for count, batch in enumerate(rows):
+            assert isinstance(batch, Batch)
+            lines += batch.lines.split(b"\n")
+            if count == after:
+                for each in files(cache, "rows"):
+                    each.unlink()
+        assert len(lines) == len(wanted)
+        kept.forget()
+        assert answers(open_git_dir(path))[0] == wanted
+
+
+def test_later_trees_are_made_from_earlier_ones(
+    repositories: Repositories, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = repositories["history"]
+    revs = git(path, "rev-list", "--max-count=40", "HEAD").split()[::-1]
+    view = open_git_dir(path)
+    recorded: list[bytes] = []
+    real = flat.Recorder.done
+    monkeypatch.setattr(flat.Recorder, "done", lambda self: recorded.append(b"") or real(self))
+    for rev in revs:
+        kept.forget()
+        found = whole(LIST_TREE, view, rev=rev, recursive=True, sizes=True)
+        shelf.settle()
+        theirs = git(path, "ls-tree", "-rzl", rev).split(b"\0")[:-1]
+        mine = [(r["mode"], r["oid"], r.get("size"), r["path"]) for r in found]
+        assert [(f"{mode:>6}", oid, str(size or 0)) for mode, oid, size, _ in mine] == [
+            (row.split()[0].decode(), row.split()[2].decode(), row.split()[3].decode().replace("-", "0"))
+            for row in theirs
+        ]
+    assert len(recorded) == 1
+    assert len(files(cache, "snapshot")) <= flat._ON_DISK + 1
+
+
+def test_blocks_are_read_as_they_were_written() -> None:
+    rng = random.Random(1)
+    for _ in range(50):
+        paths = sorted({bytes(rng.choice(b'ab/"\\\xff\x01 z') for _ in range(rng.randrange(1, 9))) for _ in range(30)})
+        rows = [snapshot.Row(p, rng.choice(snapshot.MODES), rng.randbytes(20), rng.randrange(2**32)) for p in paths]
+        data = snapshot.write_block(rows)
+        assert list(snapshot.Block(data).rows()) == rows
+        for end in range(len(data)):
+            try:
+                block = snapshot.Block(data[:end])
+            except Exception as error:
+                assert type(error).__name__ == "BadSidecar"
+                continue
+            assert list(block.rows()) != rows
+        parts = [snapshot.Part(len(rows), snapshot.id_of(data), paths[0])] * 3
+        assert snapshot.read_index(snapshot.write_index(parts)) == parts
