@@ -184,8 +184,9 @@ class Mount:
 
     def unmount(self) -> None:
         """To be called when no other thread calls any more. OSError."""
-        self._call("ceph_unmount")
+        # Without a step: it is done however long it takes.
         handle, self._handle = self._handle, None
+        _checked(self._library.ceph_unmount(handle))
         self._library.ceph_release(handle)
         _count(-1)
 

@@ -176,18 +176,22 @@ def test_a_process_that_closes_nothing_ends(ceph: Ceph, url: str, end: str) -> N
 
 async def test_a_cluster_that_is_away_holds_nobody_for_ever(ceph: Ceph, stopped: Any) -> None:
     url = ceph.fs_url(f"away-{secrets.token_hex(8)}", timeout="1")
-    backend = open_backend(url)
+    backend, other = open_backend(url), open_backend(f"{url}0")
     await backend.put("a", b"1")
     upload = await backend.upload("u")
     await upload.write(b"x" * 1000)
+    # What others have made is not known here; that something is not there may be.
+    for number in range(30):
+        await other.put(f"other/{number}", b"1")
+    await close(other)
     stopped("mds")
     begun = time.monotonic()
     outcomes = await asyncio.gather(
-        backend.get("never/seen"),
+        backend.get("other/0"),
         backend.create("b", b"1"),
         backend.put("c", b"1"),
         upload.finish(),
-        *(backend.size(f"none/{number}") for number in range(30)),
+        *(backend.size(f"other/{number}") for number in range(30)),
         return_exceptions=True,
     )
     assert time.monotonic() - begun < 5
