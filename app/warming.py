@@ -1,4 +1,4 @@
-"""Making the text of a default branch ready on this node: the first search after an ingest need not unpack it then."""
+"""Making a default branch ready on this node: the first listing and the first search after an ingest find it flat."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from app.reads.flat import make_flat
 from app.reads.texts import texts_of, was_searched
 from app.settings import Settings
-from pack.errors import NotFound, WrongType
+from pack.errors import CorruptData, NotFound, WrongType
 from storage import shelf
 from storage.backend import Backend
 from storage.cache import Place
@@ -29,7 +30,7 @@ async def warm(
     name: str,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Unpack what the default branch holds, where the repository is small or was searched before on this node.
+    """List what the default branch holds, and unpack it where the repository is small or was searched before here.
 
     `check` raises to end the work. NotReady, RepoNotFound; what cannot be read is left to those who search.
     """
@@ -37,12 +38,21 @@ async def warm(
     try:
         repositories = Repositories(backend, supplier=supplier)
         handle = await repositories.handle(owner, name)
+        await repositories.read(handle, partial(_list, check=check))
         small = sum(record.size for record in handle.manifest.packs) <= SMALL_BYTES
         if small or was_searched(handle.namespace):
             await repositories.read(handle, partial(_unpack, check=check))
     finally:
         await asyncio.to_thread(shelf.settle)
         shelf.configure(None)
+
+
+def _list(handle: Handle, check: Callable[[], None]) -> None:
+    view = open_view(handle)
+    head = view.refs.head
+    if head is not None:
+        with suppress(NotFound, WrongType, CorruptData):
+            make_flat(view, view.tree_of(head.oid), check)
 
 
 def _unpack(handle: Handle, check: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import Final
 
 from orjson import dumps
@@ -20,6 +20,7 @@ from pack.sidecar import BadSidecar
 from pack.snapshot import BLOCK_ROWS, KIND, MODES, UNKNOWN, VERSION, Block, Part, Row
 from pack.tree import DIRECTORY, GITLINK, Entry
 from pack.treediff import Change, diff_trees
+from pack.treewalk import TreeWalk
 from pack.view import View
 from storage.shelf import Shelf, shelf_of
 
@@ -41,23 +42,66 @@ class Flat:
     def __init__(self, shelf: Shelf, tree: bytes, parts: list[Part]) -> None:
         self._shelf = shelf
         self._tree = tree
-        self.parts = parts
+        self._parts = parts
 
-    def between(self, prefix: bytes) -> Iterator[Part]:
-        """The parts that may have files below `prefix` (empty, or with its slash)."""
-        following = [part.first for part in self.parts[1:]]
-        for part, end in zip_longest(self.parts, following):
-            if end is None or end > prefix:
-                if prefix and part.first > prefix and not part.first.startswith(prefix):
+    def blocks(self, prefix: bytes = b"") -> Iterator[Block | None]:
+        """The blocks, in order, that may have files below `prefix` (empty, or with its slash).
+
+        None ends them where one is gone or damaged: the snapshot will be made anew then.
+        """
+        for number, part in enumerate(self._parts):
+            if self._is_wanted(number, prefix):
+                block = self._load(part)
+                yield block
+                if block is None:
                     return
-                yield part
 
-    def block(self, part: Part) -> Block | None:
-        """None where it is gone or damaged: the snapshot will be made anew then."""
+    def _is_wanted(self, number: int, prefix: bytes) -> bool:
+        parts = self._parts
+        if number + 1 < len(parts) and parts[number + 1].first <= prefix:
+            return False
+        first = parts[number].first
+        return first <= prefix or first.startswith(prefix)
+
+    def _load(self, part: Part) -> Block | None:
         block = _load(self._shelf, part)
         if block is None:
             self._shelf.drop(KIND, _name(self._tree), BadSidecar("a block of it is gone"))
         return block
+
+
+class _Later(Flat):
+    """The snapshot of another tree with the changes that lead to this one; written down once all blocks were read."""
+
+    def __init__(self, view: View, shelf: Shelf, old: bytes, parts: list[Part], new: bytes, changes: list[Change]):
+        super().__init__(shelf, old, parts)
+        self._view = view
+        self._new = new
+        self._changes = sorted(changes, key=lambda change: change.path)
+
+    def blocks(self, prefix: bytes = b"") -> Iterator[Block | None]:
+        changed = dict(snapshot.edits(self._parts, self._changes))
+        found: list[Part] = []
+        for number, part in enumerate(self._parts):
+            here = changed.get(number)
+            if here is None and not self._is_wanted(number, prefix):
+                found.append(part)
+                continue
+            block = self._load(part)
+            if block is None:
+                yield None
+                return
+            if here is None:
+                found.append(part)
+                yield block
+                continue
+            rows = snapshot.edited(block.rows(), here, lambda mode, oid: size_of(self._view, mode, oid))
+            size = len(rows) if len(rows) < 2 * BLOCK_ROWS else BLOCK_ROWS
+            for start in range(0, len(rows), max(size, 1)):
+                new, data = _store(self._shelf, rows[start : start + size])
+                found.append(new)
+                yield Block(data)
+        _store_index(self._shelf, self._new, found)
 
 
 def flat(view: View, tree: bytes) -> Flat | None:
@@ -66,9 +110,29 @@ def flat(view: View, tree: bytes) -> Flat | None:
     if shelf is None:
         return None
     parts = _index(shelf, tree)
-    if parts is None:
-        parts = _derived(view, shelf, tree)
-    return Flat(shelf, tree, parts) if parts is not None else None
+    return Flat(shelf, tree, parts) if parts is not None else _later(view, shelf, tree)
+
+
+def make_flat(view: View, tree: bytes, check: Callable[[], None]) -> None:
+    """Put the snapshot of a root tree on disk unless it is there. `check` raises to end the work; NotFound, Need."""
+    shelf = shelf_of(view.namespace)
+    if shelf is None or _index(shelf, tree) is not None:
+        return
+    later = _later(view, shelf, tree)
+    if later is not None:
+        for block in later.blocks():
+            if block is None:
+                break
+            check()
+        else:
+            return
+    recorder = Recorder(view, tree)
+    for path, entry in TreeWalk(view, tree):
+        if entry.mode != DIRECTORY:
+            recorder.add(path, entry)
+        else:
+            check()
+    recorder.done()
 
 
 class Recorder:
@@ -103,9 +167,9 @@ class Recorder:
 
     def _flush(self) -> None:
         assert self._shelf is not None
-        part, size = _store(self._shelf, self._rows)
+        part, data = _store(self._shelf, self._rows)
         self._parts.append(part)
-        self._bytes += size
+        self._bytes += len(data)
         self._rows = []
         if self._bytes > self._most:
             self.give_up()
@@ -167,11 +231,11 @@ def _load(shelf: Shelf, part: Part) -> Block | None:
     return block
 
 
-def _store(shelf: Shelf, rows: Sequence[Row]) -> tuple[Part, int]:
+def _store(shelf: Shelf, rows: Sequence[Row]) -> tuple[Part, bytes]:
     data = snapshot.write_block(rows)
     part = Part(len(rows), snapshot.id_of(data), rows[0].path)
     shelf.write(_BLOCKS, f"{part.id.hex()}-block", VERSION, part.id, data, b"")
-    return part, len(data)
+    return part, data
 
 
 def _store_index(shelf: Shelf, tree: bytes, parts: Sequence[Part]) -> None:
@@ -179,8 +243,8 @@ def _store_index(shelf: Shelf, tree: bytes, parts: Sequence[Part]) -> None:
     shelf.write(KIND, _name(tree), VERSION, snapshot.of_tree(tree), snapshot.write_index(parts), b"")
 
 
-def _derived(view: View, shelf: Shelf, tree: bytes) -> list[Part] | None:
-    """The parts of a tree that is a later, or earlier, form of the one that was written last."""
+def _later(view: View, shelf: Shelf, tree: bytes) -> Flat | None:
+    """A tree as a later, or earlier, form of the one that was used last."""
     name = shelf.latest(KIND, "-index")
     if name is None:
         return None
@@ -194,22 +258,7 @@ def _derived(view: View, shelf: Shelf, tree: bytes) -> list[Part] | None:
             return None
     except (NotFound, CorruptData, WrongType):
         return None
-    changes.sort(key=lambda change: change.path)
-    found: list[Part] = []
-    at = 0
-    for number, here in snapshot.edits(parts, changes):
-        block = _load(shelf, parts[number])
-        if block is None:
-            shelf.drop(KIND, name, BadSidecar("a block of it is gone"))
-            return None
-        found += parts[at:number]
-        at = number + 1
-        rows = snapshot.edited(block.rows(), here, lambda mode, oid: size_of(view, mode, oid))
-        size = len(rows) if len(rows) < 2 * BLOCK_ROWS else BLOCK_ROWS
-        found += [_store(shelf, rows[start : start + size])[0] for start in range(0, len(rows), max(size, 1))]
-    found += parts[at:]
-    _store_index(shelf, tree, found)
-    return found
+    return _Later(view, shelf, old, parts, tree, changes)
 
 
 def _in_order(view: View, tree: bytes, changes: Sequence[Change]) -> bool:

@@ -75,8 +75,7 @@ def _listed(view: View, found: Flat, tree: bytes, prefix: bytes, sizes: bool, ta
     def position(path: bytes) -> Callable[[], list[int]]:
         return lambda: place_of(view, tree, path[len(prefix) :])
 
-    for part in found.between(prefix):
-        block = found.block(part)
+    for block in found.blocks(prefix):
         if block is None:
             yield from _walked(view, tree, prefix, sizes, tally, encode, last)
             return

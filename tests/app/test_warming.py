@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from app import warming
-from app.operations import GREP
-from app.reads import texts
+from app.operations import GREP, LIST_TREE
+from app.reads import kept, texts
 from app.settings import Settings
 from app.warming import warm
 from pack import corpus
 from pack.errors import Cancelled
+from pack.view import View
 from storage import shelf, views
 from storage.cache import Place
 from storage.open import open_backend
@@ -83,3 +84,25 @@ async def test_it_is_ended(settings: Settings, repositories: Generated) -> None:
     await ingest(backend, repositories["texts"])
     with pytest.raises(Cancelled):
         await warm(backend, None, settings, OWNER, NAME, check)
+
+
+async def test_a_listing_after_it_reads_no_trees(
+    settings: Settings, repositories: Generated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warming, "SMALL_BYTES", 0)
+    backend = open_backend(settings.store)
+    await ingest(backend, repositories["linear"])
+    await warm(backend, None, settings, OWNER, NAME)
+    # The next one finds that of an earlier tree.
+    for name in ("linear", "texts", "history"):
+        await ingest(backend, repositories[name])
+        await warm(backend, None, settings, OWNER, NAME)
+        shelf.configure(Place(str(settings.cache_dir)), backend.url, int(settings.cache_bytes))
+        view = open_view(await Repositories(backend).handle(OWNER, NAME))
+        with monkeypatch.context() as patch:
+            patch.setattr(View, "tree", None)
+            listed = whole(LIST_TREE, view, recursive=True, sizes=True)
+        shelf.configure(None)
+        kept.forget()
+        assert listed == whole(LIST_TREE, view, recursive=True, sizes=True)
+        kept.forget()

@@ -214,3 +214,20 @@ def test_blocks_are_read_as_they_were_written() -> None:
             assert list(block.rows()) != rows
         parts = [snapshot.Part(len(rows), snapshot.id_of(data), paths[0])] * 3
         assert snapshot.read_index(snapshot.write_index(parts)) == parts
+
+
+def test_a_later_tree_that_is_listed_at_once(
+    repositories: Repositories, cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its blocks need not be on disk yet."""
+    path = repositories["history"]
+    view = open_git_dir(path)
+    with caplog.at_level(logging.WARNING):
+        for rev in (b"HEAD", b"HEAD~3", b"HEAD~6", b"HEAD~3"):
+            kept.forget()
+            listed = whole(LIST_TREE, view, rev=rev, recursive=True)
+            theirs = git(path, "ls-tree", "-rz", "--name-only", rev).split(b"\0")[:-1]
+            assert [record["path"].encode() for record in listed] == theirs
+    shelf.settle()
+    assert not caplog.records
+    assert len(files(cache, "snapshot")) >= 1
