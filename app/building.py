@@ -17,6 +17,7 @@ from app.parent import Parent, run
 from app.processes import follow, lower
 from app.settings import Settings
 from app.store import open_store
+from app.thrift import be_thrifty
 from pack.errors import Cancelled, PackhouseError
 from storage import layout
 from storage.backend import Backend
@@ -124,5 +125,6 @@ async def _main(order: BuildOrder, parent: Parent) -> None:
 def main(sock: socket.socket, order: BuildOrder) -> None:
     """Entry of the process."""
     lower(order.settings.nice)
+    be_thrifty()
     follow()
     run(_main(order, Parent(sock)))

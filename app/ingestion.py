@@ -32,6 +32,7 @@ from app.progress import Meter
 from app.settings import Settings
 from app.source import HttpSource, Source, local
 from app.store import open_store
+from app.thrift import be_thrifty, give_back
 from app.warming import warm
 from pack.errors import Cancelled, PackhouseError, RepoNotFound, UnsupportedUpstream
 from pack.libgit import detecting_hash
@@ -133,6 +134,7 @@ async def _main(order: Order, parent: Parent) -> None:
         parent.tell("progress", meter.progress())
         parent.tell("done", outcome)
         loop.remove_reader(parent.sock)
+        give_back()
         if await parent.word() == GO:
             await _derive(order, backend, supplier, parent)
     except asyncio.CancelledError:
@@ -167,5 +169,6 @@ async def _derive(order: Order, backend: Backend, supplier: Supplier | None, par
 def main(sock: socket.socket, order: Order) -> None:
     """Entry of the process."""
     lower(order.settings.nice)
+    be_thrifty()
     views.configure(object_cache_bytes=OBJECTS_BYTES)
     run_process(_main(order, Parent(sock)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 
 from app.progress import Meter
+from app.thrift import give_back
 from pack.errors import PackTruncated
 from pack.index import write_index
 from pack.late import HashObject
@@ -79,6 +80,7 @@ async def take(
         meter.enter("resolving")
         result = parser.finish()
         show()
+        give_back()  # the parser keeps no objects any more
         if not result.count:
             await sink.abort()
             return None
