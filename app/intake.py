@@ -18,7 +18,7 @@ from storage.manifest import PackRecord
 from storage.sink import PackSink
 
 FindBase = Callable[[bytes], tuple[int, bytes] | None]
-CACHE_BYTES = 64 << 20
+CACHE_BYTES = 48 << 20
 FED = 32 << 10
 """Bytes that are collected before the parser is called, where chunks are small."""
 
