@@ -43,6 +43,8 @@ class Flat:
         self._shelf = shelf
         self._tree = tree
         self._parts = parts
+        self.passed: list[Part] = []
+        """The parts of the blocks that were given, and of those between that were not wanted."""
 
     def blocks(self, prefix: bytes = b"") -> Iterator[Block | None]:
         """The blocks, in order, that may have files below `prefix` (empty, or with its slash).
@@ -52,9 +54,13 @@ class Flat:
         for number, part in enumerate(self._parts):
             if self._is_wanted(number, prefix):
                 block = self._load(part)
-                yield block
                 if block is None:
+                    yield None
                     return
+                self.passed.append(part)
+                yield block
+            else:
+                self.passed.append(part)
 
     def _is_wanted(self, number: int, prefix: bytes) -> bool:
         parts = self._parts
@@ -81,7 +87,7 @@ class _Later(Flat):
 
     def blocks(self, prefix: bytes = b"") -> Iterator[Block | None]:
         changed = dict(snapshot.edits(self._parts, self._changes))
-        found: list[Part] = []
+        found = self.passed
         for number, part in enumerate(self._parts):
             here = changed.get(number)
             if here is None and not self._is_wanted(number, prefix):
@@ -136,15 +142,15 @@ def make_flat(view: View, tree: bytes, check: Callable[[], None]) -> None:
 
 
 class Recorder:
-    """Takes down the files of a tree as a walk comes by them."""
+    """Takes down the files of a tree as a walk comes by them, all of them or those behind what is in `parts`."""
 
-    def __init__(self, view: View, tree: bytes) -> None:
+    def __init__(self, view: View, tree: bytes, parts: Sequence[Part] = (), last: bytes = b"") -> None:
         self._view = view
         self._tree = tree
         self._shelf = shelf_of(view.namespace)
         self._rows: list[Row] = []
-        self._parts: list[Part] = []
-        self._last = b""
+        self._parts = list(parts)
+        self._last = last
         self._bytes = 0
         if self._shelf is not None:
             self._most = self._shelf.most

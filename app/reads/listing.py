@@ -12,7 +12,7 @@ from app.reads.base import Batch, Rows, Tally
 from app.reads.flat import Flat, Recorder, flat, lines_of, place_of
 from app.reads.kept import kept
 from pack.corpus import reason_of
-from pack.errors import BadObject, CorruptData, NotFound, TooLarge, WrongType
+from pack.errors import BadObject, CorruptData, NotFound, PackhouseError, TooLarge, WrongType
 from pack.tree import DIRECTORY, EXECUTABLE, REGULAR, Entry
 from pack.treewalk import MAX_DEPTH, TreeWalk
 from pack.view import View
@@ -77,7 +77,8 @@ def _listed(view: View, found: Flat, tree: bytes, prefix: bytes, sizes: bool, ta
 
     for block in found.blocks(prefix):
         if block is None:
-            yield from _walked(view, tree, prefix, sizes, tally, encode, last)
+            recorder = Recorder(view, tree, found.passed, last) if not prefix else None
+            yield from _walked(view, tree, prefix, sizes, tally, encode, last, recorder)
             return
         for lines, last in lines_of(block, prefix, sizes, encode):
             yield Batch("\n".join(lines).encode(), len(lines), position(last))
@@ -87,22 +88,34 @@ def _listed(view: View, found: Flat, tree: bytes, prefix: bytes, sizes: bool, ta
 
 
 def _walked(
-    view: View, tree: bytes, prefix: bytes, sizes: bool, tally: Tally, encode: Encode, after: bytes
+    view: View,
+    tree: bytes,
+    prefix: bytes,
+    sizes: bool,
+    tally: Tally,
+    encode: Encode,
+    after: bytes,
+    recorder: Recorder | None,
 ) -> Iterator[tuple[bytes, list[int]]]:
     """Rows behind the path `after` (empty: all), from the trees themselves."""
-    walk = TreeWalk(
-        view,
-        tree,
-        prefix=prefix,
-        lost=lambda path, place, error: tally.skip(path, reason_of(error)),
-        after=place_of(view, tree, after[len(prefix) :]) if after else None,
-    )
+
+    def lose(path: bytes, place: list[int], error: PackhouseError) -> None:
+        tally.skip(path, reason_of(error))
+        if recorder is not None:
+            recorder.give_up()
+
+    start = place_of(view, tree, after[len(prefix) :]) if after else None
+    walk = TreeWalk(view, tree, prefix=prefix, lost=lose, after=start)
     for path, entry in walk:
         if entry.mode != DIRECTORY:
+            if recorder is not None:
+                recorder.add(path, entry)
             yield _line(view, path, entry, sizes) or encode(path, entry), walk.place()
         if not tally.visit():
             tally.stop(walk.place())
             return
+    if recorder is not None:
+        recorder.done()
 
 
 def _made(
