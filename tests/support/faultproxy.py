@@ -171,10 +171,14 @@ class FaultProxy:
         server = await asyncio.start_server(self._serve, sock=self._sock, limit=_HEAD_MAX, ssl=self._tls)
         await self._stop.wait()
         server.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # A connection that was accepted just now gets its task only then.
+        await asyncio.sleep(0)
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # what was closed is let go in the next round
+        await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(_Cut, OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
