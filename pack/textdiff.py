@@ -28,6 +28,8 @@ _HEADING = re.compile(rb"^[A-Za-z_$].*", re.MULTILINE)
 _HEADING_BYTES: Final = 80
 _BLANKS: Final = b" \t\r"
 _TAIL_BLOCK: Final = 1024
+_FEEDS: Final = b"\v\f"
+_LETTERS: Final = bytes([*range(1, 9), *range(14, 32), *range(127, 256)])
 
 
 class Hunk(NamedTuple):
@@ -84,11 +86,18 @@ def diff(old: bytes, new: bytes, context: int = DEFAULT_CONTEXT, whitespace: str
     if context == 0:
         old, new = _without_common_tail(old, new)
     flags = DiffOption.INDENT_HEURISTIC | DiffOption.FORCE_TEXT | WHITESPACE[whitespace]
-    patch = create_patch(old, new, flags, context)
+    feeds = any(feed in text for feed in _FEEDS for text in (old, new))
+    stand_ins = _stand_ins(old, new) if feeds else b""
+    if stand_ins:
+        there = bytes.maketrans(_FEEDS, stand_ins)
+        patch = create_patch(old.translate(there), new.translate(there), flags, context)
+        back = bytes.maketrans(stand_ins, _FEEDS)
+        found = tuple(hunk._replace(body=hunk.body.translate(back)) for hunk in _hunks(patch.data))
+    else:
+        patch = create_patch(old, new, flags, context)
+        found = tuple(_hunks(patch.data))
     _, additions, deletions = patch.line_stats
-    found = tuple(_hunks(patch.data))
-    if b"\v" in old or b"\f" in old:
-        # libgit2 takes these for blanks at the end of a heading, git does not.
+    if feeds:
         found = tuple(hunk._replace(heading=_readable(_heading(old, hunk))) for hunk in found)
     return TextDiff(found, additions, deletions)
 
@@ -114,10 +123,20 @@ def _hunks(patch: bytes) -> Iterator[Hunk]:
         )
 
 
+def _stand_ins(old: bytes, new: bytes) -> bytes:
+    """Two bytes that neither text holds, or none.
+
+    libgit2 takes \\v and \\f for blanks, in lines that are compared without them, in indentation and at the end of a
+    heading. git takes them for letters, so letters they must look like.
+    """
+    spare = [byte for byte in _LETTERS if byte not in old and byte not in new]
+    return bytes(spare[:2]) if len(spare) >= len(_FEEDS) else b""
+
+
 def _heading(old: bytes, hunk: Hunk) -> bytes:
     if not hunk.heading:
         return b""
-    above = old.split(b"\n", hunk.old_start - 1)
+    above = old.split(b"\n", hunk.old_start)
     above = above[: hunk.old_start - 1] if hunk.old_lines else above[: hunk.old_start]
     return next((line for line in reversed(above) if _HEADING.match(line)), b"")[:_HEADING_BYTES].rstrip(_BLANKS)
 

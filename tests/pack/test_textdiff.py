@@ -95,6 +95,49 @@ def test_headings_equal_git(tmp_path: Path) -> None:
         assert ours(old, new, 3, "none") == wanted
 
 
+FEEDS = [
+    b"a",
+    b"b",
+    b"\f",
+    b"\fa",
+    b" \v",
+    b"x\f",
+    b"x",
+    b"  x",
+    b"",
+    b"}",
+    b"\f f()",
+    b"f()",
+    b"$q\v",
+    b"cr\r",
+    b"\x85",
+    b"  ",
+]
+
+
+@pytest.mark.parametrize("whitespace", list(FLAGS))
+@pytest.mark.parametrize("context", [0, 3])
+def test_form_feeds_are_no_blanks(tmp_path: Path, context: int, whitespace: str) -> None:
+    rng = random.Random(f"feeds {context} {whitespace}")
+    pairs = [(b"\f _under\n", b"_under\n"), (b"f()\n\f\n1\n2\n", b"f()\n\f\n1\nnew\n2\n")]
+    for _ in range(150):
+        old = [rng.choice(FEEDS) for _ in range(rng.choice([2, 8, 30]))]
+        new = list(old)
+        for _ in range(rng.choice([1, 3, 6])):
+            at = rng.randrange(len(new) + 1)
+            new[at : at + rng.randrange(3)] = [rng.choice(FEEDS) for _ in range(rng.randrange(3))]
+        pairs.append((b"\n".join(old) + b"\n", b"\n".join(new) + b"\n"))
+    expected = git_hunks(init(tmp_path / "r.git"), pairs, context, whitespace)
+    for (old_text, new_text), wanted in zip(pairs, expected, strict=True):
+        assert ours(old_text, new_text, context, whitespace) == wanted
+
+
+def test_a_text_of_all_bytes_has_its_headings() -> None:
+    every = bytes(byte for byte in range(1, 256) if byte != 10) + b"\n"
+    (hunk,) = hunks(b"f() \n" + every + b"g() \n2\n", b"f() \n" + every + b"g() \nnew\n2\n", 0)
+    assert (hunk.heading, hunk.body) == (b"g()", b"+new\n")
+
+
 LINES = st.lists(st.sampled_from([b"a", b"b", b"", b"c\r", b"\\ x", b"@@"]), max_size=30)
 TEXT = st.tuples(LINES, st.sampled_from([b"", b"\n"])).map(lambda parts: b"\n".join(parts[0]) + parts[1])
 
