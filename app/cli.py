@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from app import quiet  # before all that takes time to import
+
+# isort: split
 import asyncio
 import contextlib
 import logging
@@ -61,11 +64,13 @@ def _exit(code: int, text: str) -> None:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    try:
+    run_loop: Callable[[Coroutine[Any, Any, T]], T] = asyncio.run
+    with contextlib.suppress(ImportError):
         import uvloop
-    except ImportError:
-        return asyncio.run(work)
-    return uvloop.run(work)
+
+        run_loop = uvloop.run
+    quiet.no_longer()
+    return run_loop(work)
 
 
 @app.command()

@@ -14,13 +14,14 @@ import sys
 import threading
 import types
 from collections.abc import Callable
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerProcess as Process
 from typing import Any, Final
 
 __all__ = ["Process", "begin", "follow", "launch", "lower", "reap", "talk"]
 
 PRELOAD: Final = ["app.worker", "app.preload"]
+ENDS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 PR_SET_PDEATHSIG: Final = 1
 _REAP: Final = 5.0
 
@@ -40,9 +41,15 @@ def launch(main: Callable[..., None], *arguments: Any) -> tuple[socket.socket, P
         # The new process would run our main script once more, to find what may be defined there; nothing of ours is.
         script = sys.modules["__main__"]
         sys.modules["__main__"] = types.ModuleType("__main__")
+        # The server is started with the first process. Signals may go to all of a terminal or a unit; they are not for
+        # it even while it imports, since it ends when we do. The tracker of resources comes before it, and would undo
+        # this.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
         try:
             process.start()
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             sys.modules["__main__"] = script
     theirs.close()
     sock = socket.socket(fileno=os.dup(ours.fileno()))
@@ -100,6 +107,7 @@ def lower(nice: int) -> None:
     """Become a background process that leaves Ctrl-C to its parent. For the inside of a process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
     with contextlib.suppress(OSError):
         os.nice(nice)
     # The server that forked us ends with the service, unless its children hold this descriptor open.

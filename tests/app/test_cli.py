@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -78,6 +79,26 @@ def curl(line: str) -> httpx.Response:
     command, url = shlex.split(line)
     assert command == "curl"
     return httpx.get(url, trust_env=False)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_end_that_comes_early_makes_no_noise(tmp_path: Path, how: signal.Signals) -> None:
+    """While it imports, proves the store, starts its processes: as a terminal sends it, to all of them at once."""
+    for number in range(8):
+        process = subprocess.Popen(
+            [*COMMAND, "serve", "--port", "0", "--store", str(tmp_path / "store")],
+            cwd=tmp_path,
+            env=ENV,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        time.sleep(0.2 + 0.25 * number)
+        os.killpg(process.pid, how)
+        _, err = process.communicate(timeout=SECONDS)
+        assert err == ""
+        assert process.returncode in (-how, 128 + how)
 
 
 def stop(process: subprocess.Popen[str], how: signal.Signals = signal.SIGINT) -> tuple[int, str]:
