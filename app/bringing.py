@@ -94,7 +94,7 @@ def _tell(named: Named, outcome: Outcome, seconds: float) -> None:
         what = "up to date"
     print(f"{named.owner}/{named.name}: generation {outcome.generation}, {what}", flush=True)  # noqa: T201
     if outcome.refused_refs:
-        print(f"{outcome.refused_refs} refs were left out: their names cannot be refs", flush=True)  # noqa: T201
+        print(f"{outcome.refused_refs} refs were left out: no repository can hold them", flush=True)  # noqa: T201
 
 
 async def bring_sample(backend: Backend) -> Named:

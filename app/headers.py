@@ -15,7 +15,7 @@ NO_STORE: Final = "no-store"
 OID: Final = re.compile(rb"[0-9a-f]{40}\Z")
 
 # Counts up when the same question to the same generation gets another answer than before.
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 
 def headers_of(handle: Handle, commit: str | None, etag: str | None, cache: str) -> dict[str, str]:

@@ -63,7 +63,7 @@ LEFTOVER_SECONDS = 24 * 3600.0
 class Outcome:
     """What an ingest came to. `changed` is False where the source had nothing new and no generation was made.
 
-    `refused_refs` counts refs that were left out because their names cannot be refs.
+    `refused_refs` counts refs that were left out because no repository can hold them.
     """
 
     generation: int

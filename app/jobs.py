@@ -206,7 +206,10 @@ class Jobs:
             log.exception("the ingest of %s/%s could not be run", job.operation.owner, job.operation.name)
             error = problems.problem(failure)
         try:
-            operation = await self.operations.finish(id_, state, generation=generation, error=error)
+            refused = job.outcome.refused_refs if job.outcome is not None else 0
+            operation = await self.operations.finish(
+                id_, state, generation=generation, error=error, refused_refs=refused
+            )
         except Exception:
             # The lease will say it to others; those who wait here are told now.
             log.exception("the end of the operation %s could not be written", id_)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pack.advertisement import AdvertisedRef
@@ -38,7 +38,9 @@ class Refspecs:
         return any(_matches(name, each) for each in self._in) and not any(_matches(name, each) for each in self._out)
 
     def select(self, refs: Iterable[AdvertisedRef]) -> tuple[list[AdvertisedRef], int]:
-        """Those that are followed, and how many of them have names that no ref can have. HEAD is never among them."""
+        """Those that are followed, and how many of them no repository can hold: their names cannot be refs, or are
+        below that of another one, as a file cannot be a folder. HEAD is never among them.
+        """
         chosen, refused = [], 0
         for ref in refs:
             if ref.name == b"HEAD" or not self.match(ref.name):
@@ -47,7 +49,17 @@ class Refspecs:
                 refused += 1
             else:
                 chosen.append(ref)
-        return chosen, refused
+        names = {ref.name for ref in chosen}
+        held = [ref for ref in chosen if not any(above in names for above in _above(ref.name))]
+        return held, refused + len(chosen) - len(held)
+
+
+def _above(name: bytes) -> Iterator[bytes]:
+    """What would have to be a folder for the ref: `refs/heads/a` and `refs/heads` of `refs/heads/a/b`."""
+    end = name.rfind(b"/")
+    while end > 0:
+        yield name[:end]
+        end = name.rfind(b"/", 0, end)
 
 
 def _parse(text: str) -> tuple[bool, bytes]:

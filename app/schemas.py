@@ -202,7 +202,9 @@ class BlobAnswer(Read):
     encoding: Literal["utf-8", "base64"]
     content: str
     lines: Lines | None = None
-    next_line: int | None = None
+    next_line: int | None = Field(
+        None, description="Where to go on behind max_bytes; null where a line was cut: /raw has the rest."
+    )
     lfs: Lfs | None = None
     link_target: str | None = None
     link_target_b64: str | None = None
@@ -357,6 +359,7 @@ class OperationState(BaseModel):
     progress: Progress
     error: Problem | None = None
     generation: int | None = None
+    refused_refs: int = Field(0, description="Refs of the upstream that were left out: no repository can hold them.")
 
 
 class OperationAnswer(Model):

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 _SPACE: Final = b" \t\n\r"  # git's isspace knows no vertical tab and no form feed
 _DATE = re.compile(rb"([0-9]+)[ \t\n\r]*([+-][0-9]+)")
 MAX_TIME: Final = (1 << 63) - 1
+_LAST: Final = (1 << 64) - 1
 
 
 class Ident(NamedTuple):
@@ -39,3 +40,14 @@ def parse_ident(raw: bytes) -> Ident:
     # Twenty digits and more overflow anyway, and reading thousands of them would take long.
     time = int(found[1]) if len(found[1]) < 20 else MAX_TIME + 1
     return Ident(name, email, time if time <= MAX_TIME else None, found[2], raw)
+
+
+def sort_time(ident: Ident) -> int:
+    """The time as git sorts by it: what is too large for 64 bits is the largest number there, no time is 0."""
+    if ident.time is not None:
+        return ident.time
+    found = _DATE.match(ident.raw[ident.raw.rfind(b">") + 1 :].lstrip(_SPACE))
+    if found is None or b"<" not in ident.raw:
+        return 0
+    digits = found[1].lstrip(b"0")
+    return min(int(digits), _LAST) if len(digits) <= 20 else _LAST

@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from pack.commit import parse_commit
+from pack.ident import sort_time
 
 DEFAULT: Final = "default"
 DATE: Final = "date"
@@ -74,4 +75,4 @@ def _by_time(
 def author_time(text: bytes) -> int:
     """The author's time of a commit object, by which `author-date` sorts; 0 where git reads none."""
     author = parse_commit(text).author
-    return author.time or 0 if author is not None else 0
+    return sort_time(author) if author is not None else 0

@@ -22,6 +22,7 @@ JSON of at most 64 KB, written once under its generation's number. Version 1:
     operation      the operation that made this generation, or null
     swept          gc may have deleted packs and tables that no manifest names and that the store's listing says were
                    written before this time (`storage.gc`); 0 where it never did
+    checksum       SHA-1, in hex, of all that stands before it and a closing brace; always the last member
 
 Ref names are bytes: JSON holds them percent-encoded where they are not plain ASCII. Oids are hex.
 """
@@ -32,6 +33,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha1
 from typing import Any
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -48,6 +50,7 @@ READY = "ready"
 DELETED = "deleted"
 TOMBSTONE = "tombstone"
 
+_SEAL_BYTES = len(b',"checksum":""}\n') + 40
 _SAFE = "/!$&'()*+,;=@-._~:#{}<>|"
 
 
@@ -191,7 +194,7 @@ class Manifest:
                 "operation": self.operation,
                 "swept": self.swept,
             }
-        data = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
+        data = sealed(orjson.dumps(document))
         if len(data) > MANIFEST_BYTES_MAX or len(self.changes) > CHANGES_MAX:
             raise ManifestTooLarge(f"{len(data)} bytes, {len(self.changes)} changes")
         return data
@@ -208,9 +211,16 @@ class Manifest:
                 raise StoreUnavailable(
                     f"A manifest has version {version}, and this packhouse reads up to {VERSION}: it is too old."
                 )
+            if sealed(data[:-_SEAL_BYTES] + b"}") != data:
+                raise ValueError("its checksum is missing, or that of other bytes")
             return _manifest_in(document)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise CorruptData(f"A manifest cannot be read: {error}.") from error
+
+
+def sealed(document: bytes) -> bytes:
+    """A JSON object with its checksum as one more member, and a newline."""
+    return b'%b,"checksum":"%b"}\n' % (document[:-1], sha1(document, usedforsecurity=False).hexdigest().encode())
 
 
 def pack_rows(packs: tuple[PackRecord, ...]) -> list[list[Any]]:

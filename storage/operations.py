@@ -42,7 +42,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Times are seconds since 1970. `error` is a problem document. `lease`: dead when not renewed by then."""
+    """Times are seconds since 1970. `error` is a problem document. `refused_refs` of the upstream were left out, since
+    no repository can hold them. `lease`: dead when not renewed by then.
+    """
 
     id: str
     kind: str
@@ -52,6 +54,7 @@ class Operation:
     progress: Progress = Progress()
     error: dict[str, Any] | None = None
     generation: int | None = None
+    refused_refs: int = 0
     created: float = field(default_factory=time.time)
     started: float | None = None
     finished: float | None = None
@@ -130,7 +133,13 @@ class Operations:
         return operation
 
     async def finish(
-        self, id_: str, state: str, *, generation: int | None = None, error: dict[str, Any] | None = None
+        self,
+        id_: str,
+        state: str,
+        *,
+        generation: int | None = None,
+        error: dict[str, Any] | None = None,
+        refused_refs: int = 0,
     ) -> Operation:
         """End it as `state`; the end that stands is returned: another one when somebody was quicker."""
         if state not in ENDS:
@@ -139,7 +148,14 @@ class Operations:
         if operation is None:
             operation = await self._read(id_)
         return await self._end(
-            replace(operation, state=state, generation=generation, error=error, finished=time.time())
+            replace(
+                operation,
+                state=state,
+                generation=generation,
+                error=error,
+                refused_refs=refused_refs,
+                finished=time.time(),
+            )
         )
 
     async def cancel(self, id_: str) -> Operation:

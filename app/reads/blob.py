@@ -26,7 +26,8 @@ def read(view: View, params: Params) -> dict[str, Any]:
     """The blob at `path` in `rev`.
 
     `lines` is a pair (first, last or None). Content ends at `max_bytes`, after a whole line where that can be;
-    what is cut off makes the answer incomplete for `budget`, and `next_line` is where to go on.
+    what is cut off makes the answer incomplete for `budget`, and `next_line` is where to go on. It is None where a line
+    was cut.
     """
     place = locate(view, params["rev"], params["path"])
     refuse_gitlink(view, place)
@@ -90,7 +91,10 @@ def _line_start(data: bytes, at: int, lines: int) -> int:
 
 
 def _cut(data: bytes, begin: int, end: int, first: int, last: int, max_bytes: int) -> tuple[int, int, int | None]:
-    """(end, last line, next line) of at most `max_bytes` from `begin`: whole lines, or a part of a longer one."""
+    """(end, last line, next line) of at most `max_bytes` from `begin`: whole lines, or a part of a longer one.
+
+    There is no next line then: going on there would lose the rest.
+    """
     newline = data.rfind(b"\n", begin, begin + max_bytes)
     if newline >= 0:
         whole = first + data.count(b"\n", begin, newline + 1)
@@ -102,7 +106,7 @@ def _cut(data: bytes, begin: int, end: int, first: int, last: int, max_bytes: in
         back -= 1
     if data[back] >= 0xC0 and back > begin:
         stop = back
-    return stop, first, first + 1 if first < last else None
+    return stop, first, None
 
 
 def _encoded(data: bytes, binary: bool) -> dict[str, str]:

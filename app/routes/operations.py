@@ -43,6 +43,7 @@ def record(operation: Operation) -> dict[str, Any]:
         },
         "error": _error(operation.error),
         "generation": operation.generation,
+        "refused_refs": operation.refused_refs,
         "created": operation.created,
         "started": operation.started,
         "finished": operation.finished,

@@ -15,7 +15,7 @@ from pack.order import ORDERS
 from pack.view import View
 from pack.walk import Query, Walk, log
 from tests.support.dags import CLOCKS, PATHS, T0, Dag, make
-from tests.support.git import git
+from tests.support.git import Plumbing, git, init
 from tests.support.repo import open_git_dir
 
 FLAGS = {"default": (), "topo": ("--topo-order",), "date": ("--date-order",), "author-date": ("--author-date-order",)}
@@ -53,6 +53,22 @@ def question(rng: random.Random, dag: Dag) -> tuple[dict[str, Any], list[str | b
             asked[name] = rng.choice(patterns)
             args.append(flag + asked[name])
     return asked, [*args, *tips, *(["--not", *hidden] if hidden else []), "--", *asked["paths"]]
+
+
+def test_authors_times_of_any_size(tmp_path: Path) -> None:
+    """What does not fit 64 bits is the largest number to git when it sorts; what is no number is 0."""
+    p = Plumbing(init(tmp_path / "r.git"))
+    times = ["5", "0", "-5", "99999999999999999999", "18446744073709551616", "18446744073709551615", "x", ""]
+    times += ["9223372036854775808", "9223372036854775807", "00000000000000000000000007", "1" * 200, "6 +0100 7", "7x"]
+    tree = p.tree([])
+    tips = []
+    for number, time in enumerate(times):
+        text = f"tree {tree}\nauthor A <a> {time} +0000\ncommitter C <c> {1000 + number % 3} +0000\n\n{number}\n"
+        tips.append(p.raw("commit", text.encode()))
+    view = open_git_dir(p.path)
+    for chosen in (tips, tips[::-1], tips[::2], tips[5:] + tips[:5]):
+        expected = rev_list(p.path, "--author-date-order", *chosen)
+        assert list(log(view, raw(chosen), [], order="author-date")) == expected
 
 
 @pytest.mark.parametrize("clock", CLOCKS)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+
 import orjson
 import pytest
 
@@ -89,6 +91,27 @@ def test_newer_versions_are_refused_by_name() -> None:
 def test_damage(data: bytes) -> None:
     with pytest.raises(CorruptData):
         Manifest.from_bytes(data)
+
+
+def test_every_flipped_bit_is_noticed() -> None:
+    """Names of refs, URLs and the like read well with another letter, too. A newer version is one that is not known."""
+    data = full().to_bytes()
+    for at in range(len(data)):
+        for bit in range(8):
+            flipped = data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+            with pytest.raises((CorruptData, StoreUnavailable)):
+                Manifest.from_bytes(flipped)
+
+
+def test_the_checksum_is_not_optional() -> None:
+    data = full().to_bytes()
+    document = orjson.loads(data)
+    checksum = document.pop("checksum")
+    body = orjson.dumps(document)
+    assert checksum == hashlib.sha1(body).hexdigest()
+    for other in (body, body + b"\n", orjson.dumps({"checksum": checksum, **document}), data + b"\n"):
+        with pytest.raises(CorruptData, match="checksum"):
+            Manifest.from_bytes(other)
 
 
 def test_every_cut_is_noticed() -> None:

@@ -76,7 +76,7 @@ def test_redirect_and_credentials(tmp_path: Path, cases: Cases, upstream: Start)
         {"rewrite": lambda piece: piece.replace(b"PACK", b"KCAP")},
         {"stall": 40, "stall_seconds": 0.1, "cut": 60},
     ],
-    ids=lambda fault: "-".join(fault),
+    ids="-".join,
 )
 def test_faults_are_seen(tmp_path: Path, cases: Cases, upstream: Start, fault: dict[str, object]) -> None:
     server = upstream(cases["h14"].root, faults=[Fault(r"POST .*/git-upload-pack", **fault)])  # type: ignore[arg-type]
