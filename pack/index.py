@@ -20,6 +20,7 @@ VERSION = 2
 _HEAD = 8 + 256 * 4
 _TRAILER = 40
 _SEARCHED = 200  # rows that are searched as bytes
+_TOGETHER = 1 << 16  # rows that are compared at once
 _LARGE = 1 << 31
 """An offset with this bit set is a row of the table of 64-bit offsets."""
 
@@ -74,12 +75,15 @@ def _big_endian(column: array[int]) -> bytes:
 def _level(oids: bytes) -> Iterator[int]:
     """The rows whose oid does not begin with a greater number than the one before: hardly any where all is in order.
 
-    They are compared as 32-bit numbers first, in bulk, for an index is checked before the first read from its pack.
+    They are compared as 32-bit numbers first, in bulk, for an index is checked before the first read from its pack; not
+    all at once, for nothing else runs meanwhile.
     """
     words = array("I", oids)[:: OID_BYTES // 4]
     if sys.byteorder == "little":
         words.byteswap()
-    return compress(range(1, len(words)), map(operator.ge, words, islice(words, 1, None)))
+    for start in range(0, len(words) - 1, _TOGETHER):
+        some = words[start : start + _TOGETHER + 1]
+        yield from compress(range(start + 1, start + len(some)), map(operator.ge, some, islice(some, 1, None)))
 
 
 class Index:
@@ -235,6 +239,11 @@ class Index:
     def offsets(self) -> array[int]:
         """array('Q') of the offsets, in the order of the oids."""
         return array("Q", map(self.offset, range(len(self))))
+
+    @property
+    def ordered(self) -> bool:
+        """Whether `offsets_in_order` has been computed."""
+        return self._in_order is not None
 
     def offsets_in_order(self) -> array[int]:
         """array('Q') of the offsets, ascending: where each entry of the pack begins. Computed once."""

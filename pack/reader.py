@@ -152,7 +152,7 @@ class Objects:
         if entry.base or entry.size <= _WHOLE:
             return iter([self.read(oid)[1]])
         self._check_size(oid, entry.size)
-        start, end = offset + entry.start, offset + pack.length(offset)
+        start, end = offset + entry.start, offset + pack.length(offset, exact=True)
         return Pieces(self.source, pack.name, start, end, oid, entry.kind, entry.size)
 
     def prefix(self, digits: str, limit: int) -> list[bytes]:
@@ -202,7 +202,13 @@ class Objects:
 
     def _entry(self, pack: PackFile, offset: int, oid: bytes | None = None) -> Entry:
         length = pack.length(offset)
-        if length > _WHOLE:
+        if not pack.exact:
+            head = self._head(pack, offset)
+            self._check_size(oid, head.size)
+            length = min(length, head.start + _deflated(head.size))
+            if length <= len(head.raw):
+                return head
+        elif length > _WHOLE:
             size = self._head(pack, offset).size
             self._check_size(oid, size)
         return _entry(self.source.read(pack.name, offset, length))
@@ -287,7 +293,14 @@ class Objects:
                 break
             entry = self._entry(pack, offset, oid)
             self._check_size(oid, entry.size)
-            data = _inflate(entry.raw[entry.start :], entry.size, offset)
+            try:
+                data = _inflate(entry.raw[entry.start :], entry.size, offset)
+            except PackError:
+                if pack.exact:
+                    raise
+                # It may be longer than what zlib would have made of it.
+                pack.measure()
+                continue
             if not entry.base:
                 kind = entry.kind
                 if deltas:
@@ -318,6 +331,11 @@ def _entry(raw: bytes) -> Entry:
     if not base and head.kind not in TYPE_NAMES:
         raise PackError("a delta names itself as its base")
     return Entry(head.kind, head.size, base, head.end, raw)
+
+
+def _deflated(size: int) -> int:
+    """Bytes that zlib makes of `size` bytes at most with its usual settings."""
+    return size + (size >> 8) + 64
 
 
 def _inflate(raw: bytes, size: int, offset: int) -> bytes:

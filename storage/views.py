@@ -215,7 +215,9 @@ class _Repository:
                     raise
                 index, size = self._index(name, record)
             self._mended.discard(name)
-            pack = self._packs[record.name] = PackFile(layout.pack(record.name), record.size, index)
+            pack = self._packs[record.name] = PackFile(
+                layout.pack(record.name), record.size, index, near=isinstance(self.source, LocalSource)
+            )
             self.index_bytes += size
         return pack
 

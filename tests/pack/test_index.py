@@ -203,3 +203,13 @@ def replace_checksum(data: bytes) -> bytes:
 def test_result_is_frozen() -> None:
     result = result_of(some_rows(3))
     assert replace(result, tail=b"x").tail == b"x"
+
+
+def test_the_order_is_checked_across_what_is_compared_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pack.index._TOGETHER", 7)
+    Index.parse(GOOD)
+    for row in range(1, 300):
+        at = 8 + 1024 + 20 * row
+        # The first bytes of this row's range of the fan-out stay what they were.
+        with pytest.raises(BadIndex):
+            Index.parse(changed(at - 20, GOOD[at : at + 20] + GOOD[at - 20 : at]))
