@@ -23,13 +23,16 @@ def changed_paths(view: View, tree: bytes, parents: Sequence[bytes]) -> dict[byt
     Need; NotFound, CorruptData, WrongType where a tree cannot be read.
     """
     before = parents[0] if parents else None
-    changes = list(diff_trees(view, before, tree))
-    files = [change.path for change in changes]
     if len(parents) < 2:
-        codes = dict.fromkeys((change.path for change in changes if change.status == "A"), ADDED)
+        # One by one: an import may change millions.
+        codes = {}
+        for change in diff_trees(view, before, tree):
+            codes[change.path] = ADDED if change.status == "A" else DIFFERS
         # A directory that gave way to a file, too, was something before.
-        codes.update(dict.fromkeys(_folders(files), DIFFERS))
-        return dict.fromkeys(files, DIFFERS) | codes
+        for folder in _folders(codes):
+            codes[folder] = DIFFERS
+        return codes
+    files = [change.path for change in diff_trees(view, before, tree)]
     found = dict.fromkeys(files) | _folders(files)
     if len(parents) > 2:
         return dict.fromkeys(found, LOOK)

@@ -16,7 +16,8 @@ from pack.pathlayer import HEAD, MAX_COMMITS, NO_LAYER, OID_PIECE, PathLayer, fi
 BLOCK_BYTES: Final = 32 << 10
 LEVEL: Final = 4
 MAX_VALUES: Final = 64 << 20
-"""So many changes a layer holds; commits beyond are written down as unknown."""
+MAX_PATHS: Final = 4 << 20
+"""So many changes and paths a layer takes; commits beyond are written down as unknown."""
 _COUNT: Final = Struct("<I")
 
 
@@ -46,13 +47,17 @@ class PathWriter:
 
     def add(self, n: int, changes: Mapping[bytes, int]) -> None:
         """The changed paths of a commit, each with its code."""
-        if self._told[n - self.first] or self._total + len(changes) > MAX_VALUES:
+        if self._told[n - self.first] or self._total + len(changes) > MAX_VALUES or self._is_full(changes):
             return
         self._told[n - self.first] = 1
         self._total += len(changes)
         place = self.places[n - self.first] << 2
         for path, code in changes.items():
             self._put(key_of(path), place | code)
+
+    def _is_full(self, changes: Mapping[bytes, int]) -> bool:
+        left = MAX_PATHS - len(self._values)
+        return len(changes) > left and sum(key_of(path) not in self._values for path in changes) > left
 
     def take(self, layer: PathLayer) -> None:
         """What another layer knows of these commits, whatever numbers they have there. BadSidecar, Need."""

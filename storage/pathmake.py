@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 _LAYERS: Final = 8
 _TRIES: Final = 4  # earlier pack sets that are looked at
 _OTHERS: Final = 8  # other indexes that are asked for what they know
+# Commits that are compared in one go, and changed paths after which there are enough.
 _BATCH: Final = 500
+_BATCH_PATHS: Final = 200_000
 
 _Changes = list[tuple[int, dict[bytes, int]]]
 _Stored = tuple[bytes, PathLayer]
@@ -67,9 +69,12 @@ class PathMaker:
             for derived in await self._others(site, {derived for derived, _ in (*kept, *again)}):
                 await self._take(site, derived, writer)
         numbers = list(writer.unknown())
-        for start in range(0, len(numbers), _BATCH):
-            batch = await site.run(partial(_compared, graph=graph, numbers=numbers[start : start + _BATCH]))
+        at = 0
+        while at < len(numbers):
+            batch, done = await site.run(partial(_compared, graph=graph, numbers=numbers[at : at + _BATCH]))
             await asyncio.to_thread(_add, writer, batch)
+            del batch
+            at += done
             site.check()
         return await asyncio.to_thread(writer.write, put, kept[-1][0] if kept else NO_LAYER)
 
@@ -157,19 +162,27 @@ def _nothing(offset: int, length: int) -> bytes:
     raise BadSidecar("only its front was read")
 
 
-def _compared(handle: Handle, graph: Graph, numbers: Sequence[int]) -> _Changes:
-    """The changes of commits, but for those of which a tree cannot be read. Need, for all of them at once."""
+def _compared(handle: Handle, graph: Graph, numbers: Sequence[int]) -> tuple[_Changes, int]:
+    """(the changes of commits, but for those of which a tree cannot be read; how many commits were looked at).
+
+    Need, for all of them at once.
+    """
     view = open_view(handle)
     needs = Needs()
     found: _Changes = []
+    paths = done = 0
     for n in numbers:
+        if paths > _BATCH_PATHS:
+            break
+        done += 1
         with needs:
             try:
                 found.append((n, changed_paths(view, graph.tree(n), [graph.tree(p) for p in graph.parents(n)])))
+                paths += len(found[-1][1])
             except (NotFound, CorruptData, WrongType):
                 continue
     needs.settle()
-    return found
+    return found, done
 
 
 def _add(writer: PathWriter, changes: _Changes) -> None:

@@ -198,3 +198,17 @@ def test_an_empty_graph(tmp_path: Path) -> None:
     assert touched.code(0) is None
     for path in (b"", b"a/", b"/a", b"a//b"):
         assert index.touched((b"a", path)) is None
+
+
+@pytest.mark.parametrize("limit", ["MAX_VALUES", "MAX_PATHS"])
+def test_what_is_too_much_for_a_layer_is_unknown(limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = tangled(tmp_path / "r.git", 8)
+    graph = graph_of(view)
+    whole = contents(index_of(view, graph))
+    monkeypatch.setattr(f"pack.pathwrite.{limit}", 9)
+    writer = writer_of(view, graph)
+    left = set(writer.unknown())
+    assert 0 < len(left) < graph.count
+    known = contents(PathIndex(graph, [opened(*layer_from(writer))]))
+    for path, codes in known.items():
+        assert codes == [None if n in left else code for n, code in enumerate(whole[path])]

@@ -55,8 +55,9 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     real = pathmake._compared
 
     def counted(handle: Handle, graph: Any, numbers: list[int]) -> Any:
-        told.extend(numbers)
-        return real(handle, graph, numbers)
+        found, done = real(handle, graph, numbers)
+        told.extend(numbers[:done])
+        return found, done
 
     monkeypatch.setattr(pathmake, "_compared", counted)
     return told
@@ -157,6 +158,18 @@ async def test_syncs_compare_what_is_new(local: Backend, history: History, compa
         layers.append(len(index.layers))
         assert await asked(local) == before
     assert max(layers) <= 4
+
+
+async def test_few_paths_are_compared_in_one_go(
+    local: Backend, history: History, compared: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pathmake, "_BATCH_PATHS", 3)
+    await begin(local)
+    await grow(local, history, [0, 60])
+    expected = await asked(local)
+    await made(local)
+    assert compared == list(range(60))
+    assert await asked(local) == expected
 
 
 async def test_joining_packs_compares_nothing(local: Backend, history: History, compared: list[int]) -> None:
