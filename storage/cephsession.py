@@ -1,8 +1,9 @@
 """One connection of this process to a CephFS, shared by all backends that name the same place.
 
-It is made when it is first needed, and made anew when the cluster has expelled it. A process that is forked makes its
-own, if the library lets it (`storage.libcephfs`). It ends with the last backend, or with the process: a client that
-goes without a word keeps others waiting for what it wrote last, until the cluster gives it up.
+It is made when it is first needed, and made anew when the cluster has expelled it or does not answer it any more. A
+process that is forked makes its own, if the library lets it (`storage.libcephfs`). It ends with the last backend, or
+with the process: a client that goes without a word keeps others waiting for what it wrote last, until the cluster gives
+it up.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from pack.errors import StoreUnavailable
+from storage.backend import NotThere
 from storage.cephplace import Place
 from storage.folder import Folder, told
 from storage.libcephfs import Mount
@@ -29,6 +31,7 @@ _LONGER: Final = 3
 """What a client has in its cache cannot be written elsewhere until it has let go, and one that was killed does not: the
 cluster gives it up after a minute. Writes wait longer for that.
 """
+_PAUSE_MAX: Final = 1800.0
 _LEAVING_SECONDS: Final = 5.0
 
 _lock = threading.Lock()
@@ -46,6 +49,9 @@ class Session:
         self._mounting = threading.Lock()
         self._mount: Mount | None = None
         self._folder: Folder | None = None
+        self._late: float | None = None  # when the first call was given up since one was answered
+        self._renewal = 0.0
+        self._pause = place.timeout
 
     async def run(self, operation: str, key: str, work: Callable[[Folder], _T]) -> _T:
         """`work` in a thread, with the connection of now. StoreUnavailable, and what `work` raises."""
@@ -54,14 +60,24 @@ class Session:
     async def wait(self, operation: str, key: str, work: Callable[[], _T]) -> _T:
         """`work` in a thread, given up when the cluster does not answer. StoreUnavailable, and what `work` raises."""
         longer = 1 if operation in _READS else _LONGER
-        with told(operation, key):
-            return await self._threads.run(longer * self.place.timeout, work)
+        try:
+            with told(operation, key):
+                result = await self._threads.run(longer * self.place.timeout, work)
+        except StoreUnavailable as error:
+            if error.extra.get("reason") == "timeout" and self._late is None:
+                self._late = time.monotonic()
+            raise
+        except NotThere:
+            self._late = None
+            raise
+        self._late = None
+        return result
 
     def _connected(self, operation: str, key: str) -> Folder:
         with self._mounting:
             step()  # others may have tried for long
-            if self._folder is None or self._mount is None or self._mount.lost:
-                # One that was expelled is left as it is: it would wait for an answer to its farewell.
+            if self._folder is None or self._mount is None or self._mount.lost or self._is_stuck():
+                # The old one is left as it is: it would wait for an answer to its farewell, and threads may be in it.
                 try:
                     self._mount = Mount(self.place)
                 except OSError as error:
@@ -72,6 +88,19 @@ class Session:
                     ) from error
                 self._folder = Folder(self._mount, "")
             return self._folder
+
+    def _is_stuck(self) -> bool:
+        """Whether nothing has been answered for so long that another connection may do better: one that was made before
+        a daemon died may never find it again. Now and then, for each costs memory.
+        """
+        now = time.monotonic()
+        if self._late is None:
+            self._pause = self.place.timeout
+        elif now - self._late >= self.place.timeout and now >= self._renewal:
+            self._renewal = now + self._pause
+            self._pause = min(2 * self._pause, _PAUSE_MAX)
+            return True
+        return False
 
     async def end(self) -> None:
         """Say farewell, if the cluster hears it."""
