@@ -38,9 +38,9 @@ def own() -> Iterator[Ceph]:
         server.close()
 
 
-def url_of(own: Ceph, store: str, **options: str) -> str:
+def url_of(own: Ceph, store: str) -> str:
     prefix = f"kills-{secrets.token_hex(6)}"
-    return own.url(prefix, **options) if store == "ceph-rgw" else own.fs_url(prefix, **options)
+    return own.url(prefix) if store == "ceph-rgw" else own.fs_url(prefix)
 
 
 async def killed(
@@ -74,9 +74,10 @@ def test_reads_while_a_daemon_is_dead(
     own: Ceph, store: str, daemon: str, tmp_path: Path, repositories: Repositories
 ) -> None:
     """What is in the cache is answered, and known as old; the rest is 503 with Retry-After; and then all is well."""
-    url = url_of(own, store, timeout="2")
-    bring(url, "warm", repositories["linear"])
-    bring(url, "cold", repositories["merges"])
+    patient = url_of(own, store)
+    bring(patient, "warm", repositories["linear"])
+    bring(patient, "cold", repositories["merges"])
+    url = f"{patient}&timeout=2"
     service = Running(tmp_path / "service", at=url, cache_dir=str(tmp_path / "cache"))
     try:
         warm, cold = service.repo("warm"), service.repo("cold")
