@@ -8,6 +8,7 @@ it up.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import errno
@@ -77,7 +78,9 @@ class Session:
         with self._mounting:
             step()  # others may have tried for long
             if self._folder is None or self._mount is None or self._mount.lost or self._is_stuck():
-                # The old one is left as it is: it would wait for an answer to its farewell, and threads may be in it.
+                old, self._mount = self._mount, None
+                if old is not None and not old.lost:
+                    _farewell(old)
                 try:
                     self._mount = Mount(self.place)
                 except OSError as error:
@@ -104,21 +107,27 @@ class Session:
 
     async def end(self) -> None:
         """Say farewell, if the cluster hears it."""
-        with contextlib.suppress(TimeoutError):
-            await self._threads.run(_LEAVING_SECONDS, self._unmount, 1)
+        thread = self.leave()
+        if thread is not None:
+            await asyncio.to_thread(thread.join, _LEAVING_SECONDS)
         self._threads.close()
 
-    def _unmount(self, own: int) -> None:
-        """`own`: pieces of work of this session that are this one."""
-        with self._mounting:
-            mount, self._mount, self._folder = self._mount, None, None
-        if mount is None or mount.lost:
-            return
-        # For as long as a thread is in there: whoever has no time for that does not wait for this one.
-        while self._threads.busy > own:
-            time.sleep(0.01)
+    def leave(self) -> threading.Thread | None:
+        """The thread that says farewell."""
+        mount, self._mount, self._folder = self._mount, None, None
+        return _farewell(mount) if mount is not None and not mount.lost else None
+
+
+def _farewell(mount: Mount) -> threading.Thread:
+    """One that was expelled is left as it is: it would wait for an answer for ever."""
+
+    def unmount() -> None:
         with contextlib.suppress(OSError):
             mount.unmount()
+
+    thread = threading.Thread(target=unmount, name="cephfs-farewell", daemon=True)
+    thread.start()
+    return thread
 
 
 def hold(place: Place) -> Session:
@@ -151,9 +160,9 @@ def _forked() -> None:
 
 def _leave_all() -> None:
     for session in list(_sessions.values()):
-        thread = threading.Thread(target=session._unmount, args=(0,), daemon=True)
-        thread.start()
-        thread.join(_LEAVING_SECONDS)
+        thread = session.leave()
+        if thread is not None:
+            thread.join(_LEAVING_SECONDS)
 
 
 os.register_at_fork(after_in_child=_forked)

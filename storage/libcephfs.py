@@ -13,6 +13,7 @@ import functools
 import os
 import stat
 import threading
+import time
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint, c_void_p
 from typing import Any, Final
 
@@ -143,6 +144,8 @@ class Mount:
                 reason="forked",
             )
         self.lost = False
+        self._guard = threading.Lock()
+        self._inside = 0
         self._library = library()
         try:
             self._handle: c_void_p | None = self._connect(place, place.path)
@@ -183,31 +186,43 @@ class Mount:
         return handle
 
     def unmount(self) -> None:
-        """To be called when no other thread calls any more. OSError."""
-        # Without a step: it is done however long it takes.
-        handle, self._handle = self._handle, None
-        _checked(self._library.ceph_unmount(handle))
-        self._library.ceph_release(handle)
-        _count(-1)
+        """Say farewell when no call is under way any more, however long that takes. OSError."""
+        while True:
+            with self._guard:
+                if not self._inside:
+                    handle, self._handle = self._handle, None
+                    break
+            time.sleep(0.02)
+        if handle is not None:
+            _checked(self._library.ceph_unmount(handle))
+            self._library.ceph_release(handle)
+            _count(-1)
 
     def _call(self, name: str, *arguments: object) -> int:
         step()
-        if self._handle is None:
-            raise OSError(errno.ENOTCONN, "it is unmounted")
+        return self._call_on(name, *arguments)
+
+    def _call_on(self, name: str, *arguments: object) -> int:
+        """Without a step: what was given up closes its files, too."""
+        with self._guard:
+            if self._handle is None:
+                raise OSError(errno.ENOTCONN, "it is unmounted")
+            self._inside += 1
         try:
             return _checked(getattr(self._library, name)(self._handle, *arguments))
         except OSError as error:
             if error.errno in LOST:
                 self.lost = True
             raise
+        finally:
+            with self._guard:
+                self._inside -= 1
 
     def open(self, path: str, flags: int, mode: int = 0) -> int:
         return self._call("ceph_open", path.encode(), flags, mode)
 
     def close(self, fd: int) -> None:
-        # Without a step: what was given up closes its files, too.
-        if self._handle is not None:
-            _checked(self._library.ceph_close(self._handle, fd))
+        self._call_on("ceph_close", fd)
 
     def pread(self, fd: int, length: int, offset: int) -> bytes:
         length = min(length, _STEP_BYTES)
@@ -277,7 +292,7 @@ class Mount:
                 if name not in (".", ".."):
                     names.append((name, entry.kind == _IS_DIRECTORY))
         finally:
-            self._library.ceph_closedir(self._handle, stream)
+            self._call_on("ceph_closedir", stream)
         return names
 
 
