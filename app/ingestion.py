@@ -34,7 +34,7 @@ from app.source import HttpSource, Source, local
 from app.store import open_store
 from app.thrift import be_thrifty, give_back
 from app.warming import warm
-from pack.errors import Cancelled, PackhouseError, RepoNotFound, UnsupportedUpstream
+from pack.errors import Cancelled, NotReady, PackhouseError, RepoNotFound, UnsupportedUpstream
 from pack.libgit import detecting_hash
 from storage import generations, views
 from storage.backend import Backend
@@ -157,9 +157,16 @@ async def _derive(order: Order, backend: Backend, supplier: Supplier | None, par
 
     Where that fails, reads will ask.
     """
+
+    def failed(kind: str, error: PackhouseError) -> None:
+        # Another replica that has ingested the same at the same time may be making what this one stands on.
+        level = logging.INFO if isinstance(error, NotReady) else logging.WARNING
+        if not parent.cancelled:
+            log.log(level, "the %s of %s/%s could not be made: %s", kind, order.owner, order.name, error.detail)
+
     try:
         await join(backend, supplier, order.settings, order.owner, order.name, parent.check)
-        await build(backend, supplier, order.owner, order.name, check=parent.check)
+        await build(backend, supplier, order.owner, order.name, check=parent.check, failed=failed)
         await warm(backend, supplier, order.settings, order.owner, order.name, parent.check)
     except PackhouseError as error:
         if not parent.cancelled:

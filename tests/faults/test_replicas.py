@@ -242,6 +242,9 @@ async def test_eight_at_once(pair: Pair, project: Plumbing, upstream: Callable[.
             assert found["commit"] == tip(project)
         await only_what_is_named(pair, backend)
         await is_whole(backend, project)
+    # That both make the same at the same time is nothing to warn of.
+    for running in pair.both:
+        assert "could not be made" not in running.log.read_text()
 
 
 def test_an_operation_is_told_of_by_the_other(pair: Pair, project: Plumbing, upstream: Callable[..., Upstream]) -> None:
