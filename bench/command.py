@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +56,8 @@ def called(module: str, target: str) -> str:
 
 
 def run(work: Callable[[], None]) -> int:
-    """Exit code: 1 for an answer that is not git's, which is told in a line."""
+    """Exit code: 1 for an answer that is not git's, which is told in a line. What was started ends with us."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         work()
     except WrongAnswer as error:
