@@ -29,7 +29,7 @@ test: setup      ## the tests, within 10 minutes on two cores
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 test-slow: setup ## long fuzzing, kill and load runs
-	$(BIN)/python -m pytest -m slow --timeout 3600
+	$(BIN)/python -m pytest -m slow --timeout 3600 -n auto --maxprocesses 4 --dist worksteal
 
 lint: setup      ## ruff and mypy --strict
 	$(BIN)/ruff check .
