@@ -26,10 +26,10 @@ run: setup       ## ingest REPO (a URL or a path; default: this checkout) and se
 	$(BIN)/packhouse run $(if $(REPO),'$(REPO)',--name local/packhouse) --host $(HOST) --port $(PORT) --store $(STORE) $(RUNARGS)
 
 test: setup      ## the tests, within 10 minutes on two cores
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(TESTARGS)
 
 test-slow: setup ## long fuzzing, kill and load runs
-	$(BIN)/python -m pytest -m slow --timeout 3600 -n auto --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest -m slow --timeout 3600 -n auto --maxprocesses 4 --dist worksteal $(TESTARGS)
 
 lint: setup      ## ruff and mypy --strict
 	$(BIN)/ruff check .
