@@ -631,10 +631,10 @@ async def test_a_store_that_cannot_be_proven(backend: S3Backend, proxy: FaultPro
 async def test_a_server_without_create_only_writes_is_refused(tmp_path: Path) -> None:
     server = running.get("rclone")
     backend = S3Backend(parse(server.url("proof")), spool=tmp_path)
-    with pytest.raises(StoreUnavailable, match="fails at create-only writes: 8 of 8 won one name") as caught:
+    with pytest.raises(StoreUnavailable, match=r"fails at create-only writes: [2-8] of 8 won one name") as caught:
         await prepare(backend)
-    assert caught.value.extra["lacks"] == "create-only writes"
     await backend.close()
+    assert caught.value.extra["lacks"] == "create-only writes"
 
 
 async def test_settled_names(backend: S3Backend, source: Path, repositories: Generated) -> None:

@@ -143,6 +143,7 @@ class FaultProxy:
         self._tls = tls
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -171,16 +172,23 @@ class FaultProxy:
         server = await asyncio.start_server(self._serve, sock=self._sock, limit=_HEAD_MAX, ssl=self._tls)
         await self._stop.wait()
         server.close()
-        # A connection that was accepted just now gets its task only then.
-        await asyncio.sleep(0)
-        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+        # A connection that was accepted just now gets its tasks only some rounds later, one after the other; and what
+        # was closed is let go in the round after that.
+        quiet = 0
+        while quiet < 5:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            quiet = 0 if tasks else quiet + 1
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # what was closed is let go in the next round
-        await asyncio.sleep(0)
+            await asyncio.sleep(0.005)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Once its client has left, nothing that lives knows of a task that waits for the server's answer.
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         with contextlib.suppress(_Cut, OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
