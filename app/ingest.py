@@ -40,7 +40,7 @@ from pack.limits import Limits
 from pack.objects import COMMIT
 from pack.reader import Need, Objects
 from pack.view import Ref
-from storage import generations, layout
+from storage import generations, gitview, layout
 from storage.arrived import Arrived
 from storage.backend import Backend, NotThere
 from storage.connectivity import Checked, check
@@ -277,6 +277,8 @@ class _Attempt:
         self.meter.enter("checking")
         checked = await self._check(refs, target, head_oid)
         if self._is_same(checked):
+            # Whoever published it may have been killed before git could see it.
+            await gitview.refresh(self.work.backend, self.work.owner, self.work.name)
             return Outcome(base.manifest.number, False, refs=len(checked.refs), refused_refs=refused, races=races)
         self.meter.enter("publishing")
         records = [taken.record for taken in self.taken]

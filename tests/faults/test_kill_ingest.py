@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from storage import gitview
 from storage.fsck import fsck
 from tests.app.ingesting import NAME, OWNER, House, house, is_sound, refs_of
 from tests.support.git import Plumbing, git, init
@@ -94,6 +95,31 @@ async def kills(count: int, tmp_path: Path, upstream: Callable[..., Upstream]) -
     assert not left
     # In a run this long both ends of an ingest were hit.
     assert count < 30 or (seen["old"] and seen["new"]), seen
+
+
+async def test_a_kill_before_git_could_see_what_was_published(
+    tmp_path: Path, upstream: Callable[..., Upstream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    p = Plumbing(init(tmp_path / "up" / "project.git"))
+    home = house(tmp_path / "store")
+    await home.register(upstream(p.path.parent).repo("project"))
+    grow(p, 0)
+    await home.ingest()
+    before = refs_of(home.git_dir)
+    grow(p, 1)
+    with monkeypatch.context() as patch:
+
+        async def killed(*_: object) -> bool:
+            raise KeyboardInterrupt
+
+        patch.setattr(gitview, "refresh", killed)
+        with pytest.raises(KeyboardInterrupt):
+            await home.ingest()
+    assert (await home.manifest()).number == 3
+    assert refs_of(home.git_dir) == before != refs_of(p.path)
+    outcome = await home.ingest()
+    assert (outcome.generation, outcome.changed) == (3, False)
+    assert refs_of(home.git_dir) == refs_of(p.path)
 
 
 async def test_a_few_kills(tmp_path: Path, upstream: Callable[..., Upstream]) -> None:
