@@ -24,7 +24,6 @@ The tail is the blocks: zlib streams of the commit objects (without git's header
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
@@ -33,7 +32,7 @@ from operator import eq
 from struct import Struct
 from typing import Final
 
-from pack import inflate
+from pack import inflate, little
 from pack.objects import OID_BYTES
 from pack.sidecar import BadSidecar
 
@@ -48,13 +47,6 @@ _CACHE_BYTES: Final = 8 << 20
 
 ReadTail = Callable[[int, int, int], bytes]
 """(number of the layer from below, offset in its tail, length) → those bytes; it may raise Need."""
-
-
-def little(column: array[int]) -> bytes:
-    if sys.byteorder == "big":  # pragma: no cover - columns are stored little-endian
-        column = array(column.typecode, column)
-        column.byteswap()
-    return column.tobytes()
 
 
 class Layer:
@@ -93,11 +85,7 @@ class Layer:
         return bytes(data)
 
     def _column(self, code: str, rows: int) -> array[int]:
-        column = array(code)
-        column.frombytes(self._bytes(rows * column.itemsize))
-        if sys.byteorder == "big":  # pragma: no cover
-            column.byteswap()
-        return column
+        return little.decode(code, self._bytes(rows * array(code).itemsize))
 
     def find(self, oid: bytes) -> int | None:
         """The number of the commit, None where it is not in this layer."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from pack import inflate
+from pack import inflate, little
 from pack.commit import links
 from pack.errors import BadObject
-from pack.graph import HEAD, MANY, MAX_COMMITS, NO_LAYER, NONE, Graph, little
+from pack.graph import HEAD, MANY, MAX_COMMITS, NO_LAYER, NONE, Graph
 from pack.objects import OID_BYTES
 
 BLOCK_BYTES: Final = 48 << 10
@@ -95,7 +95,7 @@ def write_layer(
             HEAD.pack(count, first, len(many), len(blocks), offsets[-1], below),
             b"".join(oids),
             b"".join([commits.trees[row * OID_BYTES : (row + 1) * OID_BYTES] for row in rows]),
-            *map(little, (times, levels, one, two, lengths, lookup, order, blocks, offsets, crcs, many)),
+            *map(little.encode, (times, levels, one, two, lengths, lookup, order, blocks, offsets, crcs, many)),
         )
     )
     return Written(front, count, offsets[-1])

@@ -37,7 +37,6 @@ place << 2 | code:
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
@@ -45,7 +44,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final
 
-from pack import inflate
+from pack import inflate, little
 from pack.objects import OID_BYTES
 from pack.sidecar import BadSidecar
 
@@ -111,13 +110,9 @@ class PathLayer:
         del self._front
 
     def _column(self, code: str, rows: int) -> array[int]:
-        column = array(code)
-        length = rows * column.itemsize
-        column.frombytes(self._front[self._at : self._at + length])
-        self._at += length
-        if sys.byteorder == "big":  # pragma: no cover - columns are stored little-endian
-            column.byteswap()
-        return column
+        start = self._at
+        self._at += rows * array(code).itemsize
+        return little.decode(code, self._front[start : self._at])
 
     @property
     def end(self) -> int:
@@ -163,14 +158,17 @@ class PathLayer:
         except inflate.ZlibError as error:
             raise BadSidecar(f"a block of paths does not inflate: {error}") from None
         (count,) = _COUNT.unpack_from(whole)
-        ends, counts = _u32(whole[4 : 4 + 4 * count]), _u32(whole[4 + 4 * count : 4 + 8 * count])
+        ends, counts = (
+            little.decode("I", whole[4 : 4 + 4 * count]),
+            little.decode("I", whole[4 + 4 * count : 4 + 8 * count]),
+        )
         names = 4 + 8 * count
         at = names + ends[-1]
         keys = [whole[names + start : names + end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
         def values(index: int) -> array[int]:
             start = at + 4 * sum(counts[:index])
-            return _u32(whole[start : start + 4 * counts[index]])
+            return little.decode("I", whole[start : start + 4 * counts[index]])
 
         return keys, values
 
@@ -193,10 +191,3 @@ class PathLayer:
         start = self.offsets[-1]
         for number, crc in enumerate(self.oid_crcs):
             yield start + number * OID_PIECE, min(OID_PIECE, self.count * OID_BYTES - number * OID_PIECE), crc
-
-
-def _u32(data: bytes) -> array[int]:
-    column = array("I", data)
-    if sys.byteorder == "big":  # pragma: no cover - columns are stored little-endian
-        column.byteswap()
-    return column

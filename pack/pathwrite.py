@@ -8,8 +8,8 @@ from itertools import chain
 from struct import Struct
 from typing import Final
 
-from pack import inflate
-from pack.graph import NONE, Graph, little
+from pack import inflate, little
+from pack.graph import NONE, Graph
 from pack.objects import OID_BYTES
 from pack.pathlayer import HEAD, MAX_COMMITS, NO_LAYER, OID_PIECE, PathLayer, fingerprint, key_of
 
@@ -116,7 +116,7 @@ class PathWriter:
             fingerprint(oids),
         )
         columns = (self.places, self.rows, self._starts, array("I", turns), array("I", unknown))
-        return b"".join((head, *map(little, (*columns, ends, sizes, offsets, crcs, oid_crcs)), keys))
+        return b"".join((head, *map(little.encode, (*columns, ends, sizes, offsets, crcs, oid_crcs)), keys))
 
     def _blocks(self, put: Callable[[bytes], object]) -> tuple[bytes, array[int], array[int], array[int], array[int]]:
         firsts: list[bytes] = []
@@ -129,8 +129,13 @@ class PathWriter:
             if not held:
                 return
             keys = [key for key, _ in held]
-            parts = [_COUNT.pack(len(held)), little(_ends(keys)), little(array("I", [len(v) for _, v in held])), *keys]
-            whole = b"".join(chain(parts, (little(values) for _, values in held)))
+            parts = [
+                _COUNT.pack(len(held)),
+                little.encode(_ends(keys)),
+                little.encode(array("I", [len(v) for _, v in held])),
+                *keys,
+            ]
+            whole = b"".join(chain(parts, (little.encode(values) for _, values in held)))
             data = inflate.compress(whole, LEVEL)
             firsts.append(keys[0])
             end += len(keys[0])

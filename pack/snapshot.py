@@ -18,7 +18,6 @@ these paths. Files are in git's order, which is that of the bytes of their paths
 
 from __future__ import annotations
 
-import sys
 from array import array
 from binascii import hexlify
 from bisect import bisect_right
@@ -27,6 +26,7 @@ from hashlib import sha256
 from struct import Struct
 from typing import Final, NamedTuple
 
+from pack import little
 from pack.objects import OID_BYTES
 from pack.sidecar import BadSidecar
 from pack.tree import EXECUTABLE, GITLINK, REGULAR, SYMLINK
@@ -109,8 +109,8 @@ def write_block(rows: Sequence[Row]) -> bytes:
     return b"".join(
         (
             _HEAD.pack(len(folders), len(rows)),
-            _little(counts),
-            _little(sizes),
+            little.encode(counts),
+            little.encode(sizes),
             bytes([_CODES[row.mode] for row in rows]),
             b"".join([row.oid for row in rows]),
             b"\0".join(folders),
@@ -202,14 +202,4 @@ def edited(rows: Iterable[Row], changes: Iterable[Change], size_of: SizeOf) -> l
 def _u32(data: bytes) -> array[int]:
     if len(data) % 4:
         raise BadSidecar("it is cut short")
-    column = array("I", data)
-    if sys.byteorder == "big":  # pragma: no cover - columns are stored little-endian
-        column.byteswap()
-    return column
-
-
-def _little(column: array[int]) -> bytes:
-    if sys.byteorder == "big":  # pragma: no cover - columns are stored little-endian
-        column = array(column.typecode, column)
-        column.byteswap()
-    return column.tobytes()
+    return little.decode("I", data)

@@ -14,14 +14,13 @@ A piece of the tail is the types (u8 a row), then the sizes (u32 a row, UNKNOWN 
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from pack import inflate
+from pack import inflate, little
 from pack.delta import delta_sizes
 from pack.entry import HEADER_BYTES, Header, parse_header
 from pack.errors import PackError
@@ -92,18 +91,11 @@ class Table:
         """BadSidecar where the bytes are not those that were written."""
         if len(data) != place.rows * ROW_BYTES or inflate.crc32(data) != place.crc:
             raise BadSidecar("the checksum of a table does not match its bytes")
-        sizes = array("I", data[place.rows :])
-        if sys.byteorder == "big":  # pragma: no cover - columns are stored little-endian
-            sizes.byteswap()
-        return cls(data[: place.rows], sizes)
+        return cls(data[: place.rows], little.decode("I", data[place.rows :]))
 
     def data(self) -> bytes:
         """The piece of a tail."""
-        sizes = self.sizes
-        if sys.byteorder == "big":  # pragma: no cover - columns are stored little-endian
-            sizes = array("I", sizes)
-            sizes.byteswap()
-        return self.types + sizes.tobytes()
+        return self.types + little.encode(self.sizes)
 
     def header(self, row: int) -> tuple[int, int] | None:
         """(type, size) of the object in this row of the index, None where that is not known."""

@@ -17,14 +17,13 @@ tree are, a file without a tail says how many they are, and the place of the las
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Sequence
 from hashlib import sha256
 from struct import Struct
 from typing import Final
 
-from pack import inflate
+from pack import inflate, little
 from pack.corpus import STEP, Segment
 from pack.objects import OID_BYTES
 from pack.sidecar import BadSidecar
@@ -40,7 +39,7 @@ def derived(tree: bytes, number: int, after: Sequence[int] | None) -> bytes:
 
     A segment so follows on no other than the one that it was made to follow.
     """
-    return sha256(b"%b %d " % (tree, number) + _little(array("I", after or ()))).digest()
+    return sha256(b"%b %d " % (tree, number) + little.encode(array("I", after or ()))).digest()
 
 
 def derived_end(tree: bytes) -> bytes:
@@ -55,7 +54,7 @@ def keeps(segment: Segment) -> bool:
 
 def write_end(count: int, last: Sequence[int] | None) -> bytes:
     """The front of the file that ends a tree of `count` segments, the last of which ends at the place `last`."""
-    return _little(array("I", (count, *(last or ()))))
+    return little.encode(array("I", (count, *(last or ()))))
 
 
 def read_end(front: bytes) -> tuple[int, list[int] | None]:
@@ -77,13 +76,13 @@ def write_front(segment: Segment) -> bytes:
     return b"".join(
         (
             _HEAD.pack(count, len(paths), inflate.crc32(segment.buffer)),
-            _little(array("I", segment.starts)),
-            _little(array("I", segment.ends)),
+            little.encode(array("I", segment.starts)),
+            little.encode(array("I", segment.ends)),
             b"".join(segment.oids),
             bytes(reasons),
-            _little(array("H", map(len, segment.places))),
-            _little(array("I", [number for place in segment.places for number in place])),
-            _little(segment.marks),
+            little.encode(array("H", map(len, segment.places))),
+            little.encode(array("I", [number for place in segment.places for number in place])),
+            little.encode(segment.marks),
             paths,
         )
     )
@@ -136,15 +135,4 @@ class _Columns:
         return data
 
     def take(self, code: str, count: int) -> array[int]:
-        column = array(code)
-        column.frombytes(self.bytes(count * column.itemsize))
-        if sys.byteorder == "big":  # pragma: no cover - columns are stored little-endian
-            column.byteswap()
-        return column
-
-
-def _little(column: array[int]) -> bytes:
-    if sys.byteorder == "big":  # pragma: no cover - columns are stored little-endian
-        column = array(column.typecode, column)
-        column.byteswap()
-    return column.tobytes()
+        return little.decode(code, self.bytes(count * array(code).itemsize))
