@@ -8,20 +8,15 @@ has it no more, it stays among the awaited ones, and is read again in the end.
 
 from __future__ import annotations
 
-import re
 from binascii import unhexlify
 from collections.abc import Callable, Iterable
 
+from pack.errors import BadObject, TooLarge
 from pack.objects import COMMIT, TAG, TREE
-from pack.tree import MAX_BYTES
+from pack.tree import DIRECTORY, GITLINK, parse_tree
 
 _OID = 20
 _BLOBS_MAX = 1 << 18
-_DIRECTORIES = frozenset((b"40000", b"040000"))
-_FILES = frozenset((b"100644", b"100755", b"120000"))
-_GITLINK = b"160000"
-# As in pack.tree: the last alternative shows damage, possessive repeats never try again what failed.
-_ENTRY = re.compile(rb"([0-7]++) [^\0]++\0(.{20})|(.+)", re.DOTALL)
 
 
 class Arrived:
@@ -101,23 +96,17 @@ class Arrived:
             self._await(child)
 
     def _opened(self, oid: bytes, data: bytes) -> Iterable[bytes]:
-        """The directories in an awaited tree; one with anything odd in it stays awaited."""
-        if len(data) > MAX_BYTES:
+        """The directories in an awaited tree; one that is none stays awaited."""
+        try:
+            entries = parse_tree(data)
+        except (BadObject, TooLarge):
             return ()
-        directories, files = [], []
-        for mode, child, rest in _ENTRY.findall(data):
-            if mode in _FILES:
-                files.append(child)
-            elif mode in _DIRECTORIES:
-                directories.append(child)
-            elif rest or mode != _GITLINK:
-                return ()
         self.awaited.discard(oid)
         self.read.add(oid)
-        self.blobs.update(files)
+        self.blobs.update(child for mode, _, child in entries if mode not in (DIRECTORY, GITLINK))
         if len(self.blobs) > _BLOBS_MAX:
             # Too much to remember: the trees are walked when all is there.
             for kept in (self._tips, self.read, self.awaited, self.blobs):
                 kept.clear()
             return ()
-        return directories
+        return [child for mode, _, child in entries if mode == DIRECTORY]
