@@ -22,7 +22,7 @@ from pack.objects import COMMIT
 from pack.sidecar import BadSidecar
 from storage.backend import NotThere
 from storage.graphs import KIND, MAX_LAYERS
-from storage.sidecars import Piece, Put, Site, made_from, read_front, tail_pieces
+from storage.sidecars import Piece, Put, Site, earlier, read_front, tail_pieces
 from storage.views import open_objects
 
 if TYPE_CHECKING:
@@ -82,10 +82,9 @@ class GraphMaker:
 
     async def _base(self, site: Site) -> tuple[list[tuple[bytes, Layer]], int]:
         """The layers, from below, of the last of the earlier pack sets that has a graph, and how many packs it has."""
-        names = site.names
-        for count in range(len(names) - 1, max(0, len(names) - 1 - _TRIES), -1):
+        for count, derived in earlier(site.names, _TRIES):
             chain: list[tuple[bytes, Layer]] = []
-            below = made_from(names[:count])
+            below = derived
             try:
                 while below != NO_LAYER and len(chain) < MAX_LAYERS:
                     layer = Layer(await read_front(site.backend, site.prefix, self, below))

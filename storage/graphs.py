@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pack.graph import NO_LAYER, VERSION, Graph, Layer
 from pack.sidecar import BadSidecar
-from storage.sidecars import MissingSidecar, Sidecar, key_of, made_from, open_sidecar, want
+from storage.sidecars import MissingSidecar, Sidecar, earlier, key_of, made_from, open_sidecar, want
 
 if TYPE_CHECKING:
     from storage.repository import Handle
@@ -120,12 +120,11 @@ class Opener:
             self._graph = self._earlier()
 
     def _earlier(self) -> Graph | None:
-        for count in range(len(self._names) - 1, max(0, len(self._names) - 1 - _TRIES), -1):
-            earlier = made_from(self._names[:count])
-            if not self._graphs.at_hand(earlier):
+        for _, derived in earlier(self._names, _TRIES):
+            if not self._graphs.at_hand(derived):
                 continue
             try:
-                return self._graphs.get(earlier, _ignore)
+                return self._graphs.get(derived, _ignore)
             except (MissingSidecar, BadSidecar):
                 continue
         return None

@@ -24,7 +24,7 @@ from storage import layout
 from storage.backend import NotThere
 from storage.graphmake import GraphMaker
 from storage.paths import MAX_LAYERS, fitting
-from storage.sidecars import BUSY, Piece, Put, Site, build, key_of, made_from, read_front
+from storage.sidecars import BUSY, Piece, Put, Site, build, earlier, key_of, made_from, read_front
 from storage.views import open_view
 
 if TYPE_CHECKING:
@@ -99,10 +99,9 @@ class PathMaker:
 
     async def _base(self, site: Site, graph: Graph) -> list[_Stored]:
         """The layers, from below, of the last of the earlier pack sets that has some that fit the graph."""
-        names = site.names
-        for count in range(len(names) - 1, max(0, len(names) - 1 - _TRIES), -1):
+        for _, derived in earlier(site.names, _TRIES):
             try:
-                stored = await self._chain(site, made_from(names[:count]))
+                stored = await self._chain(site, derived)
                 fit = len(fitting(graph, [layer for _, layer in stored]))
             except (NotThere, BadSidecar):
                 continue

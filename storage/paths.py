@@ -9,7 +9,7 @@ from pack.pathindex import PathIndex
 from pack.pathlayer import KIND, NO_LAYER, VERSION, PathLayer, fingerprint
 from pack.pathwrite import oids_of
 from pack.sidecar import BadSidecar
-from storage.sidecars import MissingSidecar, key_of, made_from, open_sidecar, want
+from storage.sidecars import MissingSidecar, earlier, key_of, made_from, open_sidecar, want
 
 if TYPE_CHECKING:
     from pack.graph import Graph
@@ -116,12 +116,11 @@ class PathOpener:
             self._index = self._earlier(graph)
 
     def _earlier(self, graph: Graph) -> PathIndex | None:
-        for count in range(len(self._names) - 1, max(0, len(self._names) - 1 - _TRIES), -1):
-            earlier = made_from(self._names[:count])
-            if not self._layers.at_hand(earlier):
+        for _, derived in earlier(self._names, _TRIES):
+            if not self._layers.at_hand(derived):
                 continue
             try:
-                layers = fitting(graph, self._layers.chain(earlier))
+                layers = fitting(graph, self._layers.chain(derived))
             except (MissingSidecar, BadSidecar):
                 continue
             if layers:

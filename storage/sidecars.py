@@ -61,6 +61,12 @@ def made_from(names: Iterable[str]) -> bytes:
     return sha256("\n".join(sorted(names)).encode()).digest()
 
 
+def earlier(names: Sequence[str], tries: int) -> Iterator[tuple[int, bytes]]:
+    """(packs, id) of the sets of packs that came before this one, the latest first, as many as `tries`."""
+    for count in range(len(names) - 1, max(0, len(names) - 1 - tries), -1):
+        yield count, made_from(names[:count])
+
+
 def key_of(kind: str, version: int, derived: bytes) -> str:
     """Where a sidecar lies below its repository."""
     return layout.sidecar(kind, derived.hex()[:40], version)

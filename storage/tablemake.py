@@ -14,7 +14,7 @@ from pack import inflate
 from pack.sidecar import BadSidecar
 from pack.table import KIND, NOTHING, ROW_BYTES, VERSION, Front, Table, measure, read_front, write_front
 from storage.backend import NotThere
-from storage.sidecars import Piece, Put, Site, made_from, tail_pieces
+from storage.sidecars import Piece, Put, Site, earlier, tail_pieces
 from storage.sidecars import read_front as read_stored
 from storage.tables import MAX_LAYERS
 from storage.views import open_objects
@@ -70,10 +70,9 @@ class TableMaker:
 
     async def _base(self, site: Site) -> list[_Layer]:
         """The layers, from below, of the last of the earlier pack sets that has tables of packs that are all in use."""
-        names = site.names
-        for count in range(len(names) - 1, max(0, len(names) - 1 - _TRIES), -1):
+        for _, derived in earlier(site.names, _TRIES):
             layers: list[_Layer] = []
-            below = made_from(names[:count])
+            below = derived
             try:
                 while below != NOTHING and len(layers) < MAX_LAYERS:
                     data = await read_stored(site.backend, site.prefix, self, below)
@@ -82,7 +81,7 @@ class TableMaker:
             except (NotThere, BadSidecar):
                 continue
             layers.reverse()
-            if set(names).issuperset(name for _, front, _ in layers for name in front.packs):
+            if set(site.names).issuperset(name for _, front, _ in layers for name in front.packs):
                 return layers
         return []
 
