@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -32,17 +33,16 @@ class _Job(Generic[_T]):
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[_T] = self.loop.create_future()
 
-    def do(self) -> None:
+    def do(self) -> Callable[[], None]:
+        """How its end is told to whoever waits for it."""
         if self.given_up or self.unwanted:
-            return
+            return _nothing
         _local.job = self
         self.touched = time.monotonic()
         try:
-            result = self.work()
+            return partial(self._tell, self._succeed, self.work())
         except BaseException as error:
-            self._tell(self._fail, error)
-        else:
-            self._tell(self._succeed, result)
+            return partial(self._tell, self._fail, error)
         finally:
             _local.job = None
 
@@ -65,6 +65,10 @@ class _Local(threading.local):
 
 
 _local = _Local()
+
+
+def _nothing() -> None:
+    pass
 
 
 def step() -> None:
@@ -130,7 +134,9 @@ class Threads:
 
     def _serve(self) -> None:
         while (job := self._queue.get()) is not None:
-            job.do()
+            tell = job.do()
             del job
             with self._lock:
                 self._busy -= 1
+            tell()  # last, so that whoever is told finds the thread free
+            del tell

@@ -30,6 +30,27 @@ async def test_results_and_errors_arrive(threads: Threads) -> None:
     assert threads.busy == 0
 
 
+class _SlowLock:
+    """Threads of the pool get it late."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.05)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+async def test_who_has_the_result_finds_the_thread_free(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_lock", _SlowLock())
+    assert await threads.run(5, divmod, 7, 2) == (3, 1)
+    assert threads.busy == 0
+
+
 async def test_no_more_than_so_many_at_once(threads: Threads) -> None:
     running = most = 0
     lock = threading.Lock()
