@@ -35,7 +35,8 @@ class File:
 
     def __del__(self) -> None:
         if self.fd >= 0:
-            os.close(self.fd)
+            with contextlib.suppress(OSError):  # nothing was written, and of a mount that is gone it says so
+                os.close(self.fd)
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly `length` bytes, fewer only at the end. OSError."""
