@@ -124,6 +124,11 @@ class Reads:
             operation, params, await self._views.commits(view)
         )
 
+    async def _light(self, operation: Operation, params: Params, handle: Handle) -> View | None:
+        """The view without its packs, where refs or the commit graph are likely to answer alone; or it is Unopened."""
+        view = self._views.glance(handle)
+        return view if placing.by_refs(operation, params) or await self._by_graph(operation, params, view) else None
+
     async def _work(self, handle: Handle, name: str, *arguments: Any) -> Any:
         return await self._service.pool.run(name, *arguments, key=handle.namespace)
 
@@ -156,9 +161,10 @@ class Reads:
         work = page.Request(handle, operation.module, params)
 
         async def answer(handle: Handle) -> page.Answer:
-            if placing.by_refs(operation, params):
-                with contextlib.suppress(Unopened):
-                    return page.single(self._views.glance(handle), work)
+            with contextlib.suppress(Unopened):
+                light = await self._light(operation, params, handle)
+                if light is not None:
+                    return page.single(light, work)
             view = await self._views.open(handle)
             if placing.single_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
                 return page.single(view, work)
@@ -211,8 +217,10 @@ class Reads:
             work = replace(work, limit=work.limit or operation.default_limit, max_bytes=work.max_bytes or DEFAULT_BYTES)
 
             async def answer(handle: Handle) -> page.Answer:
-                if placing.by_refs(operation, params):
-                    return page.page(self._views.glance(handle), work)
+                with contextlib.suppress(Unopened):
+                    light = await self._light(operation, params, handle)
+                    if light is not None:
+                        return page.page(light, work)
                 view = await self._views.open(handle)
                 if placing.page_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
                     return page.page(view, work)

@@ -102,8 +102,7 @@ def open_view(handle: Handle) -> View:
     objects = repository.objects(manifest.packs)
     refs = glance(handle).refs
     view = View(objects, refs, manifest.number, handle.namespace)
-    view.open_graph = graphs = Opener(repository.graphs, handle)
-    view.open_changes = PathOpener(repository.paths, graphs, handle)
+    _derived(view, repository, handle)
     objects.open_table = TableOpener(repository.tables, handle)
     with _lock:
         view = _views.setdefault(key, view)
@@ -112,7 +111,10 @@ def open_view(handle: Handle) -> View:
 
 
 def glance(handle: Handle) -> View:
-    """The generation without its objects, unless they are open already: asking for one is Unopened."""
+    """The generation without its objects, unless they are open already: asking for one is Unopened.
+
+    What refs and the commit graph know is all there.
+    """
     key = _key(handle)
     with _lock:
         view = _views.get(key) or _glances.get(key)
@@ -123,9 +125,15 @@ def glance(handle: Handle) -> View:
             objects = NoObjects(handle.namespace, repository.source, _cache)
             refs = repository.refs(handle.manifest)
             view = _glances[key] = View(objects, refs, handle.generation, handle.namespace)
+            _derived(view, repository, handle)
             while len(_glances) > _VIEWS:
                 _glances.popitem(last=False)
         return view
+
+
+def _derived(view: View, repository: _Repository, handle: Handle) -> None:
+    view.open_graph = graphs = Opener(repository.graphs, handle)
+    view.open_changes = PathOpener(repository.paths, graphs, handle)
 
 
 def open_objects(handle: Handle, more: Sequence[PackRecord] = ()) -> Objects:

@@ -26,7 +26,7 @@ class Sizes:
     way. After `popular` times of bringing ranges of a pack it is brought whole.
     """
 
-    whole: int = 64 << 20
+    whole: int = 4 << 20
     refs: int = 4 << 20
     windows: tuple[int, ...] = (4 << 20, 64 << 20)
     request: int = 64 << 20

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -12,7 +13,7 @@ import orjson
 
 from app.cursors import Position, seal
 from app.reads.base import Batch, ListRead, Params, Rows, Tally, tail_of
-from storage.repository import open_view
+from storage.repository import Unopened, glance, open_view
 
 if TYPE_CHECKING:
     from pack.view import View
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 # NDJSON leaves in blocks of about this size.
 BLOCK_BYTES: Final = 64 * 1024
+_BY_GRAPH: Final = frozenset({"log", "mergebase", "aheadbehind"})
 
 
 @dataclass(frozen=True)
@@ -210,12 +212,22 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
 
 def work_single(request: Request) -> Answer:
     """`single` in a worker."""
-    return single(open_view(request.handle), request)
+    return _lightly(single, request)
 
 
 def work_page(request: Request) -> Answer:
     """`page` in a worker."""
-    return page(open_view(request.handle), request)
+    return _lightly(page, request)
+
+
+def _lightly(read: Callable[[View, Request], Answer], request: Request) -> Answer:
+    """The answer, without opening packs where the commit graph gives it."""
+    if request.module in _BY_GRAPH:
+        view = glance(request.handle)
+        with suppress(Unopened):
+            if view.graph is not None and view.commits:
+                return read(view, request)
+    return read(open_view(request.handle), request)
 
 
 def work_stream(request: Request, done: int = 0) -> Iterator[Block]:
