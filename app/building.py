@@ -11,8 +11,10 @@ import logging
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
+from app.lately import listed_lately
 from app.parent import Parent, run
 from app.processes import follow, lower
 from app.settings import Settings
@@ -23,7 +25,7 @@ from storage import layout
 from storage.backend import Backend
 from storage.makers import MAKERS
 from storage.repository import Handle, Repositories
-from storage.sidecars import BUILT, Site
+from storage.sidecars import BUILT, NOTHING_LISTED, Listed, Site
 from storage.sidecars import build as build_one
 from storage.supply import Supplier
 
@@ -56,6 +58,7 @@ async def build(
     *,
     pack_set: str | None = None,
     anew: bool = False,
+    lately: Callable[[str], Listed] = lambda namespace: NOTHING_LISTED,
     check: Callable[[], None] = lambda: None,
     failed: Failed | None = None,
 ) -> list[str] | None:
@@ -63,14 +66,15 @@ async def build(
 
     None where that generation has other packs than those of `pack_set`.
 
-    `kinds` None: all of them. `anew`: those that are there, too. `check` raises to end the work. An error of one kind
-    is told to `failed`, where that is given, and the others are made all the same. NotReady, RepoNotFound.
+    `kinds` None: all of them. `anew`: those that are there, too. `lately` says what was listed lately of a repository.
+    `check` raises to end the work. An error of one kind is told to `failed`, where that is given, and the others are
+    made all the same. NotReady, RepoNotFound.
     """
     handle = await Repositories(backend, supplier=supplier).handle(owner, name)
     if pack_set is not None and pack_set != layout.pack_set(record.name for record in handle.manifest.packs):
         return None
     built = []
-    site = Site(backend, handle, _runner(supplier, handle), check=check)
+    site = Site(backend, handle, _runner(supplier, handle), lately=lately(handle.namespace), check=check)
     for kind, damage in (dict.fromkeys(MAKERS) if kinds is None else kinds).items():
         try:
             if await build_one(site, MAKERS[kind], thorough=damage is not None, anew=anew) == BUILT:
@@ -103,6 +107,7 @@ async def _main(order: BuildOrder, parent: Parent) -> None:
             order.name,
             order.kinds,
             pack_set=order.pack_set,
+            lately=partial(listed_lately, order.settings, backend.url),
             check=parent.check,
             failed=lambda kind, error: parent.tell("failed", (kind, error.detail)),
         )

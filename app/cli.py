@@ -10,6 +10,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -254,16 +255,18 @@ async def _rebuild(settings: Settings, only: tuple[str, str] | None) -> None:
     import time
 
     from app.building import build
+    from app.lately import listed_lately
     from app.store import open_store
     from storage.repository import Repositories
 
     backend, supplier = open_store(settings)
+    lately = partial(listed_lately, settings, backend.url)
     try:
         stored = Repositories(backend).list()
         found = [only] if only is not None else [(owner, name) async for owner, name, row in stored if row.ready]
         for owner, name in found:
             begun = time.monotonic()
-            built = await build(backend, supplier, owner, name, anew=True)
+            built = await build(backend, supplier, owner, name, anew=True, lately=lately)
             what = ", ".join(built or ()) or "nothing to make, or another process is at it"
             print(f"{owner}/{name}: {what} in {time.monotonic() - begun:.1f} s", flush=True)
     finally:

@@ -14,6 +14,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -25,6 +26,7 @@ from app.fetch.guard import Policy
 from app.fetch.timeouts import Timeouts
 from app.housekeeping import join
 from app.ingest import Outcome, ingest
+from app.lately import listed_lately
 from app.parent import Parent
 from app.parent import run as run_process
 from app.processes import lower
@@ -166,7 +168,8 @@ async def _derive(order: Order, backend: Backend, supplier: Supplier | None, par
 
     try:
         await join(backend, supplier, order.settings, order.owner, order.name, parent.check)
-        await build(backend, supplier, order.owner, order.name, check=parent.check, failed=failed)
+        lately = partial(listed_lately, order.settings, backend.url)
+        await build(backend, supplier, order.owner, order.name, lately=lately, check=parent.check, failed=failed)
         await warm(backend, supplier, order.settings, order.owner, order.name, parent.check)
     except PackhouseError as error:
         if not parent.cancelled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from pack import commit as commits
@@ -19,6 +19,7 @@ from pack.tree import Entry
 if TYPE_CHECKING:
     from pack.graph import Graph
     from pack.pathindex import PathIndex
+    from pack.snapshot import Block, Part
 
 _LINKS: Final = 1 << 17
 _ENTRIES: Final = 1 << 17
@@ -77,6 +78,14 @@ class OpenChanges(Protocol):
     def __call__(self, graph: Graph) -> PathIndex | None: ...
 
 
+class StoredSnapshots(Protocol):
+    """The snapshots of trees that the store has. May raise Need."""
+
+    def trees(self) -> Sequence[bytes]: ...
+    def parts(self, tree: bytes) -> list[Part] | None: ...
+    def load(self, part: Part) -> Block | None: ...
+
+
 class View:
     """Objects and refs together, with small caches of what walks ask for again and again."""
 
@@ -87,6 +96,7 @@ class View:
         self.namespace = namespace
         self.open_graph: OpenGraph | None = None
         self.open_changes: OpenChanges | None = None
+        self.snapshots: StoredSnapshots | None = None
         self._graph: Graph | None = None
         self._links: dict[bytes, Links] = {}
         self._trees: OrderedDict[bytes, list[Entry]] = OrderedDict()

@@ -7,6 +7,9 @@ from typing import Final
 from storage.graphmake import GraphMaker
 from storage.pathmake import PathMaker
 from storage.sidecars import Maker
+from storage.snapmake import SnapshotMaker
 from storage.tablemake import TableMaker
 
-MAKERS: Final[dict[str, Maker]] = {maker.kind: maker for maker in (GraphMaker(), TableMaker(), PathMaker())}
+MAKERS: Final[dict[str, Maker]] = {
+    maker.kind: maker for maker in (GraphMaker(), TableMaker(), SnapshotMaker(), PathMaker())
+}

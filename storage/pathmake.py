@@ -20,11 +20,10 @@ from pack.pathdiff import changed_paths
 from pack.pathlayer import KIND, NO_LAYER, VERSION, PathLayer
 from pack.pathwrite import PathWriter
 from pack.sidecar import HEADER_BYTES, BadSidecar
-from storage import layout
 from storage.backend import NotThere
 from storage.graphmake import GraphMaker
 from storage.paths import MAX_LAYERS, fitting
-from storage.sidecars import BUSY, Piece, Put, Site, build, earlier, key_of, made_from, read_front
+from storage.sidecars import BUSY, Piece, Put, Site, build, earlier, key_of, made_from, others, read_front
 from storage.views import open_view
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class PathMaker:
         for derived, _ in again:
             await self._take(site, derived, writer)
         if next(writer.unknown(), None) is not None:
-            for derived in await self._others(site, {derived for derived, _ in (*kept, *again)}):
+            for derived in await others(site, KIND, VERSION, _OTHERS, {derived for derived, _ in (*kept, *again)}):
                 await self._take(site, derived, writer)
         numbers = list(writer.unknown())
         at = 0
@@ -120,19 +119,6 @@ class PathMaker:
         stored.reverse()
         return stored
 
-    async def _others(self, site: Site, but: set[bytes]) -> list[bytes]:
-        """Other indexes in the store, as far as they are sound; those that were written last come first."""
-        prefix = f"{site.prefix}packhouse/{KIND}-"
-        items = [item async for item in site.backend.list(prefix) if item.key.endswith(f"-{VERSION}")]
-        items.sort(key=lambda item: -item.mtime)
-        known = {key_of(KIND, VERSION, derived) for derived in but}
-        found = []
-        for item in items:
-            key = item.key[len(site.prefix) :]
-            if key not in known and layout.is_pack_set(item.key[len(prefix) :][:40]):
-                found.append(key)
-        return [derived for key in found[:_OTHERS] if (derived := await _made_from(site, key)) is not None]
-
     async def _take(self, site: Site, derived: bytes, writer: PathWriter) -> None:
         """Take over what a layer knows; what is damaged knows nothing more."""
         key = site.prefix + key_of(KIND, VERSION, derived)
@@ -145,16 +131,6 @@ class PathMaker:
             await asyncio.to_thread(writer.take, layer)
         except (NotThere, BadSidecar):
             return
-
-
-async def _made_from(site: Site, key: str) -> bytes | None:
-    """What a stored sidecar says that it was made from."""
-    try:
-        head = await site.backend.read(site.prefix + key, 0, HEADER_BYTES)
-    except NotThere:
-        return None
-    derived = head[32:64]
-    return derived if len(head) == HEADER_BYTES and key_of(KIND, VERSION, derived) == key else None
 
 
 def _nothing(offset: int, length: int) -> bytes:

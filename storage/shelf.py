@@ -73,15 +73,19 @@ class Shelf:
             os.unlink(self._path(kind, name))  # noqa: PTH108
 
     def latest(self, kind: str, end: str) -> str | None:
-        """The name of the newest file of a kind whose name ends so."""
+        """The name of the file of a kind that was used last, of those whose name ends so."""
+        return next(iter(self.lately(kind, end)), None)
+
+    def lately(self, kind: str, end: str) -> list[str]:
+        """The names of the files of a kind that end so, those that were used last first."""
         with suppress(OSError), os.scandir(self._folder) as entries:
             found = [
                 (entry.stat().st_mtime, entry.name)
                 for entry in entries
                 if entry.name.startswith(f"{kind}-") and entry.name.endswith(end)
             ]
-            return max(found)[1][len(kind) + 1 :] if found else None
-        return None
+            return [name[len(kind) + 1 :] for _, name in sorted(found, reverse=True)]
+        return []
 
     def write(self, kind: str, name: str, version: int, derived: bytes, front: bytes, tail: bytes) -> None:
         """Put a file there, some time soon."""

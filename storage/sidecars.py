@@ -17,7 +17,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -151,18 +151,30 @@ def wanted() -> list[Want]:
 # Making, asynchronously and by the store itself.
 
 
+class Listed(NamedTuple):
+    """Trees that were listed lately, those that were listed last first, and how many of them may get a snapshot."""
+
+    trees: Sequence[bytes] = ()
+    most: int = 0
+
+
+NOTHING_LISTED: Final = Listed()
+
+
 @dataclass
 class Site:
     """What a sidecar is made from: one generation.
 
     `run` gives the result of a function of the handle, called in a thread, once all it needs is on this node. `known`:
-    the commits of packs by the name of the pack, where somebody knows them already. `check` raises to end the work.
+    the commits of packs by the name of the pack, where somebody knows them already. `lately`: what was listed on
+    this node. `check` raises to end the work.
     """
 
     backend: Backend
     handle: Handle
     run: Callable[[Callable[[Handle], _T]], Awaitable[_T]]
     known: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
+    lately: Listed = NOTHING_LISTED
     check: Callable[[], None] = lambda: None
 
     @property
@@ -252,6 +264,31 @@ def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
         size += piece[1]
     if batch:
         yield batch
+
+
+async def others(site: Site, kind: str, version: int, most: int, but: Container[bytes] = ()) -> list[bytes]:
+    """The pack sets of sidecars that the store has, whatever they are worth; those written last come first."""
+    prefix = f"{site.prefix}packhouse/{kind}-"
+    items = [item async for item in site.backend.list(prefix) if item.key.endswith(f"-{version}")]
+    items.sort(key=lambda item: -item.mtime)
+    found: list[bytes] = []
+    for item in items:
+        if len(found) >= most:
+            break
+        if layout.is_pack_set(item.key[len(prefix) :][:40]):
+            derived = await _made_from(site.backend, item.key)
+            if derived is not None and derived not in but and item.key == site.prefix + key_of(kind, version, derived):
+                found.append(derived)
+    return found
+
+
+async def _made_from(backend: Backend, key: str) -> bytes | None:
+    """What a stored sidecar says that it was made from."""
+    try:
+        head = await backend.read(key, 0, HEADER_BYTES)
+    except NotThere:
+        return None
+    return head[32:64] if len(head) == HEADER_BYTES else None
 
 
 async def sound(site: Site, maker: Maker, derived: bytes, *, thorough: bool = False) -> bool:

@@ -33,6 +33,7 @@ from storage.objects import CachedObjects, NoObjects, Unopened
 from storage.open import open_backend
 from storage.paths import PathLayers, PathOpener
 from storage.refs import RefsReader
+from storage.snapshots import SnapshotOpener, Snapshots
 from storage.sources import CachedSource, LocalSource, RepositorySource
 from storage.tables import TableOpener, Tables
 
@@ -113,7 +114,7 @@ def open_view(handle: Handle) -> View:
 def glance(handle: Handle) -> View:
     """The generation without its objects, unless they are open already: asking for one is Unopened.
 
-    What refs and the commit graph know is all there.
+    What refs, the commit graph and snapshots know is all there.
     """
     key = _key(handle)
     with _lock:
@@ -134,6 +135,7 @@ def glance(handle: Handle) -> View:
 def _derived(view: View, repository: _Repository, handle: Handle) -> None:
     view.open_graph = graphs = Opener(repository.graphs, handle)
     view.open_changes = PathOpener(repository.paths, graphs, handle)
+    view.snapshots = SnapshotOpener(repository.snapshots, handle)
 
 
 def open_objects(handle: Handle, more: Sequence[PackRecord] = ()) -> Objects:
@@ -164,6 +166,7 @@ class _Repository:
         self.source = source
         self.graphs = Graphs(source)
         self.paths = PathLayers(source)
+        self.snapshots = Snapshots(source)
         self.tables = Tables(source)
         self.index_bytes = 0
         self._packs: dict[str, PackFile] = {}

@@ -1,32 +1,33 @@
-"""Flat trees that a node keeps on disk for recursive listings: of the trees that were listed last, and of later ones.
+"""Flat trees for recursive listings: those that the store has, and those that this node keeps on disk.
 
-A tree that was not listed before is walked once, and written down while it is; one that is much like the tree that was
-written last is made from that and the difference of the two. Whatever of it is missing or damaged is walked again.
+The store has HEAD's, and those of a few tips (`storage.snapshots`); on disk are those of other trees that were listed
+last. A tree that is much like one of these is made from it and the difference of the two; any other is walked once, and
+written down while it is. Whatever is missing or damaged is walked again.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import Final
 
 from orjson import dumps
 
+from app.reads.scope import Scope
 from pack import snapshot
-from pack.errors import CorruptData, NotFound, TooLarge, WrongType
-from pack.objects import BLOB
+from pack.flatten import changes_between, size_of
 from pack.sidecar import BadSidecar
-from pack.snapshot import BLOCK_ROWS, KIND, MODES, UNKNOWN, VERSION, Block, Part, Row
-from pack.tree import DIRECTORY, GITLINK, Entry
-from pack.treediff import Change, diff_trees
+from pack.snapshot import BLOCK_ROWS, MODES, UNKNOWN, VERSION, Block, Part, Row
+from pack.tree import DIRECTORY, Entry
+from pack.treediff import Change
 from pack.treewalk import TreeWalk
 from pack.view import View
 from storage.shelf import Shelf, shelf_of
 
+KIND: Final = "flat"
+INDEX: Final = "-index"
 _BLOCKS: Final = "rows"
 _ON_DISK: Final = 12  # trees of one repository
-_CHANGES: Final = 20_000  # more than that is no later form of a tree
 _TOGETHER: Final = 1000  # records in a batch
 _MIDDLES: Final = tuple(f'"mode":"{mode:06o}","type":"blob","oid":"' for mode in MODES[:2])
 # What JSON writes as it is; a NUL stands between two names.
@@ -37,22 +38,24 @@ Encode = Callable[[bytes, Entry], bytes]
 
 
 class Flat:
-    """The snapshot of a tree, on disk."""
+    """The snapshot of a tree. `stored`: in the store; it is wanted there if it turns out damaged."""
 
-    def __init__(self, shelf: Shelf, tree: bytes, parts: list[Part]) -> None:
+    def __init__(self, view: View, shelf: Shelf | None, tree: bytes, parts: list[Part], *, stored: bool) -> None:
+        self._view = view
         self._shelf = shelf
-        self._tree = tree
-        self._parts = parts
+        self.tree = tree
+        self.parts = parts
+        self.stored = stored
         self.passed: list[Part] = []
         """The parts of the blocks that were given, and of those between that were not wanted."""
 
-    def blocks(self, prefix: bytes = b"") -> Iterator[Block | None]:
-        """The blocks, in order, that may have files below `prefix` (empty, or with its slash).
+    def blocks(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[Block | None]:
+        """The blocks, in order, that may have files below `prefix` (empty, or with its slash) and behind `after`.
 
-        None ends them where one is gone or damaged: the snapshot will be made anew then.
+        None ends them where one is gone or damaged: the snapshot will be made anew then. Need.
         """
-        for number, part in enumerate(self._parts):
-            if self._is_wanted(number, prefix):
+        for number, part in enumerate(self.parts):
+            if self._is_wanted(number, prefix, after):
                 block = self._load(part)
                 if block is None:
                     yield None
@@ -62,35 +65,37 @@ class Flat:
             else:
                 self.passed.append(part)
 
-    def _is_wanted(self, number: int, prefix: bytes) -> bool:
-        parts = self._parts
-        if number + 1 < len(parts) and parts[number + 1].first <= prefix:
+    def _is_wanted(self, number: int, prefix: bytes, after: bytes) -> bool:
+        parts = self.parts
+        if number + 1 < len(parts) and parts[number + 1].first <= max(prefix, after):
             return False
         first = parts[number].first
         return first <= prefix or first.startswith(prefix)
 
     def _load(self, part: Part) -> Block | None:
-        block = _load(self._shelf, part)
-        if block is None:
-            self._shelf.drop(KIND, _name(self._tree), BadSidecar("a block of it is gone"))
+        block = _load(self._shelf, part) if self._shelf is not None and not self.stored else None
+        if block is None and self._view.snapshots is not None:
+            block = self._view.snapshots.load(part)
+        if block is None and self._shelf is not None and not self.stored:
+            self._shelf.drop(KIND, _name(self.tree), BadSidecar("a block of it is gone"))
         return block
 
 
 class _Later(Flat):
-    """The snapshot of another tree with the changes that lead to this one; written down once all blocks were read."""
+    """A snapshot with the changes that lead to another tree; it is written down once all blocks were read."""
 
-    def __init__(self, view: View, shelf: Shelf, old: bytes, parts: list[Part], new: bytes, changes: list[Change]):
-        super().__init__(shelf, old, parts)
-        self._view = view
+    def __init__(self, base: Flat, shelf: Shelf, new: bytes, changes: list[Change]) -> None:
+        super().__init__(base._view, shelf, base.tree, base.parts, stored=base.stored)
         self._new = new
-        self._changes = sorted(changes, key=lambda change: change.path)
+        self._changes = changes
 
-    def blocks(self, prefix: bytes = b"") -> Iterator[Block | None]:
-        changed = dict(snapshot.edits(self._parts, self._changes))
+    def blocks(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[Block | None]:
+        assert self._shelf is not None
+        changed = dict(snapshot.edits(self.parts, self._changes))
         found = self.passed
-        for number, part in enumerate(self._parts):
+        for number, part in enumerate(self.parts):
             here = changed.get(number)
-            if here is None and not self._is_wanted(number, prefix):
+            if here is None and not self._is_wanted(number, prefix, after):
                 found.append(part)
                 continue
             block = self._load(part)
@@ -110,23 +115,31 @@ class _Later(Flat):
         _store_index(self._shelf, self._new, found)
 
 
-def flat(view: View, tree: bytes) -> Flat | None:
-    """The snapshot of a root tree that is on disk, or can be made from what is there; None where there is none."""
+def flat(view: View, tree: bytes, *, later: bool = True) -> Flat | None:
+    """The snapshot of a root tree that is there, or with `later` can be made from what is there; None where there is
+    none. Need.
+    """
     shelf = shelf_of(view.namespace)
-    if shelf is None:
-        return None
-    parts = _index(shelf, tree)
-    return Flat(shelf, tree, parts) if parts is not None else _later(view, shelf, tree)
+    if shelf is not None:
+        parts = _index(shelf, tree)
+        if parts is not None:
+            return Flat(view, shelf, tree, parts, stored=False)
+    stored = view.snapshots.parts(tree) if view.snapshots is not None else None
+    if stored is not None:
+        return Flat(view, shelf, tree, stored, stored=True)
+    return _later(view, shelf, tree) if shelf is not None and later else None
 
 
 def make_flat(view: View, tree: bytes, check: Callable[[], None]) -> None:
-    """Put the snapshot of a root tree on disk unless it is there. `check` raises to end the work; NotFound, Need."""
+    """Put the snapshot of a root tree on disk unless it is there, or in the store. `check` raises to end the work;
+    NotFound, Need.
+    """
     shelf = shelf_of(view.namespace)
-    if shelf is None or _index(shelf, tree) is not None:
+    found = flat(view, tree) if shelf is not None else None
+    if shelf is None or (found is not None and not isinstance(found, _Later)):
         return
-    later = _later(view, shelf, tree)
-    if later is not None:
-        for block in later.blocks():
+    if found is not None:
+        for block in found.blocks():
             if block is None:
                 break
             check()
@@ -198,19 +211,18 @@ def place_of(view: View, tree: bytes, path: bytes) -> list[int]:
     return place
 
 
-def size_of(view: View, mode: int, oid: bytes) -> int:
-    """UNKNOWN for what has no size, or none that fits."""
-    if mode == GITLINK:
-        return UNKNOWN
-    try:
-        kind, size = view.objects.header(oid)
-    except (NotFound, CorruptData, TooLarge, WrongType):
-        return UNKNOWN
-    return size if kind == BLOB and size < UNKNOWN else UNKNOWN
+def path_at(view: View, tree: bytes, place: Sequence[int]) -> bytes:
+    """The path at a place in a walk of the tree, with a slash where it is a directory."""
+    path = b""
+    for number in place:
+        entry = view.tree(tree)[number]
+        path += entry.name + b"/" if entry.mode == DIRECTORY else entry.name
+        tree = entry.oid
+    return path
 
 
 def _name(tree: bytes) -> str:
-    return f"{tree.hex()}-index"
+    return f"{tree.hex()}{INDEX}"
 
 
 def _index(shelf: Shelf, tree: bytes) -> list[Part] | None:
@@ -250,64 +262,66 @@ def _store_index(shelf: Shelf, tree: bytes, parts: Sequence[Part]) -> None:
 
 
 def _later(view: View, shelf: Shelf, tree: bytes) -> Flat | None:
-    """A tree as a later, or earlier, form of the one that was used last."""
-    name = shelf.latest(KIND, "-index")
-    if name is None:
-        return None
-    old = bytes.fromhex(name.removesuffix("-index"))
-    parts = _index(shelf, old)
-    if not parts:
-        return None
-    try:
-        changes = list(islice(diff_trees(view, old, tree), _CHANGES + 1))
-        if len(changes) > _CHANGES or not _in_order(view, tree, changes):
-            return None
-    except (NotFound, CorruptData, WrongType):
-        return None
-    return _Later(view, shelf, old, parts, tree, changes)
+    """A tree as a later, or earlier, form of one that is there: of the one that was used last, or of HEAD's."""
+    bases: list[Flat] = []
+    name = shelf.latest(KIND, INDEX)
+    if name is not None:
+        old = bytes.fromhex(name.removesuffix(INDEX))
+        bases.append(Flat(view, shelf, old, _index(shelf, old) or [], stored=False))
+    if view.snapshots is not None:
+        stored = view.snapshots
+        bases += [Flat(view, shelf, old, stored.parts(old) or [], stored=True) for old in stored.trees()[:1]]
+    for base in bases:
+        if base.parts and (changes := changes_between(view, base.tree, tree)) is not None:
+            return _Later(base, shelf, tree, changes)
+    return None
 
 
-def _in_order(view: View, tree: bytes, changes: Sequence[Change]) -> bool:
-    """Whether the directories that changed are such as git writes them."""
-    for folder in {change.path.rpartition(b"/")[0] for change in changes}:
-        entry = view.entry(tree, folder)
-        if entry is None or entry.mode != DIRECTORY:
-            continue
-        last = b""
-        for each in view.tree(entry.oid):
-            key = each.name + b"/" if each.mode == DIRECTORY else each.name
-            if key <= last or b"/" in each.name:
-                return False
-            last = key
-    return True
-
-
-def lines_of(block: Block, prefix: bytes, sizes: bool, encode: Encode) -> Iterator[tuple[list[str], bytes]]:
-    """The records of the files of a block that lie below `prefix`, many at a time, with the path of the last one."""
+def lines_of(
+    block: Block, scope: Scope, sizes: bool, encode: Encode, after: bytes = b"", together: int = _TOGETHER
+) -> Iterator[tuple[list[str], bytes, int]]:
+    """The records of the files of a block that are in scope and behind the path `after`, so many at a time; with the
+    path and the number of what was looked at.
+    """
     names, modes, known, hexes = block.names, block.modes, block.sizes, block.hexes()
     plain = _PLAIN.fullmatch(block.text) is not None
+    prefix, whole = scope.prefix, scope.whole
     lines: list[str] = []
-    for folder, start, end in block.runs():
-        if not folder.startswith(prefix):
+    seen = 0
+    last = b""
+    for folder, first, end in block.runs():
+        if not folder.startswith(prefix) or not (whole or scope.reach(folder)):
             continue
+        start = _behind(folder, names, first, end, after) if after else first
         base = folder.decode("ascii") if plain else ""
         for index in range(start, end):
-            mode, size = modes[index], known[index]
-            if mode > 1 or (sizes and size == UNKNOWN):
-                row = block.row(folder, index)
-                lines.append(encode(row.path, Entry(row.mode, names[index], row.oid)).decode())
-            elif plain:
-                tail = f',"size":{size}}}' if sizes else "}"
-                name = names[index].decode("ascii")
-                lines.append(f'{{"path":"{base}{name}",{_MIDDLES[mode]}{hexes[40 * index : 40 * index + 40]}"{tail}')
-            else:
-                lines.append(_odd(block.row(folder, index), sizes, encode))
-            if len(lines) == _TOGETHER:
-                yield lines, folder + names[index]
+            seen += 1
+            if whole or scope.want(folder + names[index]):
+                mode, size = modes[index], known[index]
+                if mode > 1 or (sizes and size == UNKNOWN):
+                    row = block.row(folder, index)
+                    lines.append(encode(row.path, Entry(row.mode, names[index], row.oid)).decode())
+                elif plain:
+                    tail = f',"size":{size}}}' if sizes else "}"
+                    name = names[index].decode("ascii")
+                    lines.append(
+                        f'{{"path":"{base}{name}",{_MIDDLES[mode]}{hexes[40 * index : 40 * index + 40]}"{tail}'
+                    )
+                else:
+                    lines.append(_odd(block.row(folder, index), sizes, encode))
+            if seen == together:
+                yield lines, folder + names[index], seen
                 lines = []
+                seen = 0
         last = folder + names[end - 1]
-    if lines:
-        yield lines, last
+    if seen:
+        yield lines, last, seen
+
+
+def _behind(folder: bytes, names: Sequence[bytes], start: int, end: int, after: bytes) -> int:
+    while start < end and folder + names[start] <= after:
+        start += 1
+    return start
 
 
 def _odd(row: Row, sizes: bool, encode: Encode) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from binascii import hexlify
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from orjson import dumps
 
-from app.reads.base import Batch, Rows, Tally
-from app.reads.flat import Flat, Recorder, flat, lines_of, place_of
+from app.reads.base import Batch, Rows, Tally, b64, from_b64
+from app.reads.flat import Flat, Recorder, flat, lines_of, path_at, place_of
 from app.reads.kept import kept
+from app.reads.scope import Scope
 from pack.corpus import reason_of
 from pack.errors import BadObject, CorruptData, NotFound, PackhouseError, TooLarge, WrongType
 from pack.tree import DIRECTORY, EXECUTABLE, REGULAR, Entry
@@ -26,14 +28,17 @@ Encode = Callable[[bytes, Entry], bytes]
 
 
 def listing(
-    view: View, tree: bytes, prefix: bytes, sizes: bool, root: str | None, tally: Tally, encode: Encode
-) -> Iterator[Batch]:
-    """All that is below `tree` and no directory, in git's order; paths begin with `prefix`.
+    view: View, tree: bytes, scope: Scope, sizes: bool, root: str | None, position: Any, tally: Tally, encode: Encode
+) -> Rows:
+    """What is in scope below `tree` and no directory, in git's order, behind `position`; paths begin with the scope's
+    prefix.
 
-    `root` is the root tree that urls of submodules come from. Positions are places of a TreeWalk.
+    `root` is the root tree that urls of submodules come from. Positions are places of a TreeWalk, or paths (base64url).
     """
-    key = (view.namespace, "listing", tree, prefix, sizes, root)
-    return kept(key, tally, _rows(view, tree, prefix, sizes, root, tally, encode))
+    rows = _rows(view, tree, scope, sizes, root, position, tally, encode)
+    if not tally.whole or not scope.whole or position is not None:
+        return rows
+    return kept((view.namespace, "listing", tree, scope.prefix, sizes, root), tally, rows)
 
 
 def directory(
@@ -52,65 +57,88 @@ def directory(
             return
 
 
-def _rows(view: View, tree: bytes, prefix: bytes, sizes: bool, root: str | None, tally: Tally, encode: Encode) -> Rows:
-    """From a snapshot of the root tree, where there is one."""
-    top = tree
+def _rows(
+    view: View, tree: bytes, scope: Scope, sizes: bool, root: str | None, position: Any, tally: Tally, encode: Encode
+) -> Rows:
+    """From a snapshot of the root tree, where there is one and a walk would come by most of it."""
+    prefix = scope.prefix
+    top: bytes | None = tree
     if prefix:
-        top = bytes.fromhex(root) if root is not None else tree
-        entry = view.entry(top, prefix[:-1]) if root is not None else None
+        top = bytes.fromhex(root) if root is not None else None
+        entry = view.entry(top, prefix[:-1]) if top is not None else None
         if entry is None or entry.oid != tree:
-            yield from _made(view, tree, prefix, sizes, tally, encode)
-            return
-    found = flat(view, top)
+            top = None
+    found = flat(view, top, later=tally.whole) if top is not None and scope.deep else None
     if found is not None:
-        yield from _listed(view, found, tree, prefix, sizes, tally, encode)
+        yield from _listed(view, found, tree, scope, sizes, position, tally, encode)
+    elif tally.whole and scope.whole and position is None:
+        recorder = Recorder(view, tree) if top is not None and not prefix else None
+        yield from _made(view, tree, prefix, sizes, tally, encode, recorder)
     else:
-        yield from _made(view, tree, prefix, sizes, tally, encode, None if prefix else Recorder(view, tree))
+        place = _place(view, tree, prefix, position)
+        yield from _walked(view, tree, scope, sizes, tally, encode, place)
 
 
-def _listed(view: View, found: Flat, tree: bytes, prefix: bytes, sizes: bool, tally: Tally, encode: Encode) -> Rows:
-    """The rows of a snapshot that are below `prefix`, where `tree` lies."""
+def _place(view: View, tree: bytes, prefix: bytes, position: Any) -> list[int] | None:
+    if isinstance(position, str):
+        return place_of(view, tree, from_b64(position, "cursor")[len(prefix) :])
+    place: list[int] | None = position
+    return place
+
+
+def _listed(
+    view: View, found: Flat, tree: bytes, scope: Scope, sizes: bool, position: Any, tally: Tally, encode: Encode
+) -> Rows:
+    """The rows of a snapshot."""
     last = b""
-
-    def position(path: bytes) -> Callable[[], list[int]]:
-        return lambda: place_of(view, tree, path[len(prefix) :])
-
-    for block in found.blocks(prefix):
+    if isinstance(position, str):
+        last = from_b64(position, "cursor")
+    elif position is not None:
+        last = scope.prefix + path_at(view, tree, position)
+    begun = last
+    together = () if tally.whole else (1,)
+    for block in found.blocks(scope.prefix, last):
         if block is None:
-            recorder = Recorder(view, tree, found.passed, last) if not prefix else None
-            yield from _walked(view, tree, prefix, sizes, tally, encode, last, recorder)
+            recorded = scope.whole and not (begun or scope.prefix or found.stored)
+            recorder = Recorder(view, tree, found.passed, last) if recorded else None
+            place = _place(view, tree, scope.prefix, b64(last) if last != begun else position)
+            yield from _walked(view, tree, scope, sizes, tally, encode, place, recorder)
             return
-        for lines, last in lines_of(block, prefix, sizes, encode):
-            yield Batch("\n".join(lines).encode(), len(lines), position(last))
-            if not tally.visit(len(lines)):
-                tally.stop(position(last)())
+        for lines, last, seen in lines_of(block, scope, sizes, encode, begun, *together):
+            if lines and tally.whole:
+                yield Batch("\n".join(lines).encode(), len(lines), partial(b64, last))
+            elif lines:
+                yield lines[0].encode(), partial(b64, last)
+            if not tally.visit(seen):
+                tally.stop(b64(last))
                 return
 
 
 def _walked(
     view: View,
     tree: bytes,
-    prefix: bytes,
+    scope: Scope,
     sizes: bool,
     tally: Tally,
     encode: Encode,
-    after: bytes,
-    recorder: Recorder | None,
+    after: Sequence[int] | None,
+    recorder: Recorder | None = None,
 ) -> Iterator[tuple[bytes, list[int]]]:
-    """Rows behind the path `after` (empty: all), from the trees themselves."""
+    """Rows behind the place `after` from the trees themselves."""
 
     def lose(path: bytes, place: list[int], error: PackhouseError) -> None:
         tally.skip(path, reason_of(error))
         if recorder is not None:
             recorder.give_up()
 
-    start = place_of(view, tree, after[len(prefix) :]) if after else None
-    walk = TreeWalk(view, tree, prefix=prefix, lost=lose, after=start)
+    whole = scope.whole
+    walk = TreeWalk(view, tree, prefix=scope.prefix, enter=None if whole else scope.enter, lost=lose, after=after)
     for path, entry in walk:
         if entry.mode != DIRECTORY:
             if recorder is not None:
                 recorder.add(path, entry)
-            yield _line(view, path, entry, sizes) or encode(path, entry), walk.place()
+            if whole or scope.want(path):
+                yield _line(view, path, entry, sizes) or encode(path, entry), walk.place()
         if not tally.visit():
             tally.stop(walk.place())
             return

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pack import glob
+
+_REACHED: Final = 10_000
 
 
 class Scope:
@@ -12,6 +15,7 @@ class Scope:
 
     def __init__(self, below: bytes, paths: Sequence[bytes], globs: Sequence[bytes]) -> None:
         self.prefix = below + b"/" if below else b""
+        self._reached: dict[bytes, bool] = {}
         self._globs = glob.compile(globs) if globs else None
         self._paths: set[bytes] | None = None
         self._above: set[bytes] = set()
@@ -34,6 +38,23 @@ class Scope:
     def enter(self, folder: bytes) -> bool:
         """Whether something below this directory may be."""
         return (folder in self._above or self._below(folder)) and (self._globs is None or self._globs.may_enter(folder))
+
+    @property
+    def deep(self) -> bool:
+        """Whether all directories are looked into, so that a walk of the tree would come by every file."""
+        return self.whole or self.enter(self.prefix + b"\1/\1/\1/\1/\1/\1/\1/\1")
+
+    def reach(self, folder: bytes) -> bool:
+        """Whether a walk comes to this directory (with its slash; empty for the root): all above it are entered."""
+        if len(folder) <= len(self.prefix):
+            return True
+        known = self._reached.get(folder)
+        if known is None:
+            path = folder[:-1]
+            if len(self._reached) >= _REACHED:
+                self._reached.clear()
+            known = self._reached[folder] = self.reach(path[: path.rfind(b"/") + 1]) and self.enter(path)
+        return known
 
     def _below(self, path: bytes) -> bool:
         paths = self._paths

@@ -56,9 +56,9 @@ def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position
     scope = Scope(from_b64(pin["below"], "cursor"), (), params["glob"])
     recursive = params["recursive"]
     records = _Records(view, params, pin, tally)
-    if tally.whole and recursive and scope.whole and position is None and not params["last_commit"]:
+    if recursive and not params["last_commit"]:
         tree, root = bytes.fromhex(pin["tree"]), pin["root"]
-        yield from listing(view, tree, scope.prefix, params["sizes"], root, tally, records.encoded)
+        yield from listing(view, tree, scope, params["sizes"], root, position, tally, records.encoded)
         return
     if not recursive and scope.whole and not params["last_commit"]:
         tree = bytes.fromhex(pin["tree"])

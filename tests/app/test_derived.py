@@ -15,8 +15,8 @@ from tests.app.test_sidecars import told, until
 from tests.support.service import Repo, Running
 
 NAME = "history"
-SIDECARS = ("graph", "objects", "paths")
-CACHED = ("snapshot", "rows", "text")
+SIDECARS = ("graph", "objects", "snapshot", "paths")
+CACHED = ("flat", "rows", "text")
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,7 @@ def answers(repo: Repo) -> list[Any]:
         [commit["oid"] for commit in walked],
         [entry["last_commit"]["oid"] for entry in repo.json("/tree", last_commit=True, limit=salt)["entries"]],
         repo.stream("/tree", recursive=True, sizes=True)[0],
+        repo.stream("/tree", rev="HEAD~7", recursive=True, sizes=True)[0],
         repo.stream("/grep", pattern="a", max_per_file=salt)[0],
     ]
 

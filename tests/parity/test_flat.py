@@ -76,7 +76,7 @@ def test_listings_are_the_same(name: str, repositories: Repositories, cache: Pat
     view = open_git_dir(path)
     for _ in range(3):
         assert answers(view) == wanted
-    assert len(files(cache, "snapshot")) == 1 or name in ("odd-trees", "unsorted")
+    assert len(files(cache, "flat")) == 1 or name in ("odd-trees", "unsorted")
 
 
 def test_what_is_on_disk_needs_no_trees(
@@ -195,7 +195,7 @@ def test_later_trees_are_made_from_earlier_ones(
             for row in theirs
         ]
     assert len(recorded) == 1
-    assert len(files(cache, "snapshot")) <= flat._ON_DISK + 1
+    assert len(files(cache, "flat")) <= flat._ON_DISK + 1
 
 
 def test_blocks_are_read_as_they_were_written() -> None:
@@ -230,4 +230,4 @@ def test_a_later_tree_that_is_listed_at_once(
             assert [record["path"].encode() for record in listed] == theirs
     shelf.settle()
     assert not caplog.records
-    assert len(files(cache, "snapshot")) >= 1
+    assert len(files(cache, "flat")) >= 1
