@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import signal
 import threading
 import time
 from collections import Counter
@@ -30,17 +29,13 @@ from storage.manifest import Manifest
 from storage.open import opened
 from storage.publish import all_refs
 from storage.views import settle
+from tests.faults.replicas import LEASE, NAME, SLACK, Replica, refs_of
 from tests.faults.test_kill_ingest import grow
 from tests.services import stores
 from tests.support.git import Plumbing, git, init
-from tests.support.processes import family, settled
+from tests.support.processes import settled
 from tests.support.service import OWNER, Repo, Running
 from tests.support.upstream import Fault, Upstream
-
-NAME = "project"
-LEASE = 3.0
-SLACK = 4.0
-"""Seconds that a busy machine may take for what takes none."""
 
 
 @dataclass
@@ -48,11 +43,11 @@ class Pair:
     """`one` and `other` are services on the store at `url`."""
 
     url: str
-    one: Running
-    other: Running
+    one: Replica
+    other: Replica
 
     @property
-    def both(self) -> tuple[Running, Running]:
+    def both(self) -> tuple[Replica, Replica]:
         return self.one, self.other
 
 
@@ -60,25 +55,14 @@ class Pair:
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     prefix = f"replicas-{secrets.token_hex(6)}"
     url = (tmp_path / "store").as_uri() if request.param == "file" else stores.url(request.param, prefix)
-    running: list[Running] = []
+    running: list[Replica] = []
     try:
         for name in ("one", "other"):
-            running.append(
-                Running(
-                    tmp_path / name,
-                    at=url,
-                    cache_dir=str(tmp_path / f"{name}-cache"),
-                    allow_upstreams="127.0.0.1",
-                    lease_seconds=str(LEASE),
-                )
-            )
-        for each in running:
-            assert settled(lambda each=each: each.client.get("/readyz").status_code, 200, 20) == 200
+            running.append(Replica(tmp_path / name, url, tmp_path / f"{name}-cache"))
         yield Pair(url, *running)
     finally:
         for each in running:
-            if family(each.pid):
-                each.stop()
+            each.end()
 
 
 @pytest.fixture
@@ -90,24 +74,6 @@ def project(tmp_path: Path) -> Plumbing:
 
 def tip(p: Plumbing) -> str:
     return git(p.path, "rev-parse", "refs/heads/main").decode().strip()
-
-
-def refs_of(path: Path) -> dict[str, str]:
-    rows = git(path, "for-each-ref", "--format=%(refname) %(objectname)").decode().splitlines()
-    return dict(row.split(" ") for row in rows)
-
-
-def operation(running: Running, id_: str) -> dict[str, Any]:
-    answer = running.client.get(f"/v1/operations/{id_}")
-    assert answer.status_code == 200, answer.text
-    return dict(answer.json()["operation"])
-
-
-def begin(running: Running, url: str) -> str:
-    """An ingest that goes on; its operation's id."""
-    answer = running.client.put(running.repo(NAME).base, json={"url": url})
-    assert answer.status_code == 202, answer.text
-    return str(answer.json()["operation"]["id"])
 
 
 class Follower(threading.Thread):
@@ -169,6 +135,8 @@ async def is_whole(backend: Backend, p: Plumbing) -> Manifest:
 
 async def only_what_is_named(pair: Pair, backend: Backend) -> None:
     """After gc there is no pack that the newest generation does not name, and no unfinished upload."""
+    for each in pair.both:
+        each.rests()
     for _ in range(2):  # what the first one joins is replaced for the second one
         await asyncio.sleep(1.1)  # the store's clock may know no fractions of seconds
         said: list[str] = []
@@ -251,27 +219,27 @@ def test_an_operation_is_told_of_by_the_other(pair: Pair, project: Plumbing, ups
     slow = upstream(
         project.path.parent, faults=[Fault("POST .*/git-upload-pack", times=2, stall=100_000, stall_seconds=3)]
     )
-    id_ = begin(pair.one, slow.repo(NAME))
+    id_ = pair.one.begin(slow.repo(NAME))
     follower = Follower(pair.other, id_)
-    assert settled(lambda: operation(pair.other, id_)["state"], "running", SLACK) == "running"
+    assert settled(lambda: pair.other.operation(id_)["state"], "running", SLACK) == "running"
     last = follower.ended(30)
     assert (last["id"], last["state"], last["generation"], last["error"]) == (id_, "succeeded", 2, None)
     assert {"running", "succeeded"} <= {state["state"] for state in follower.states}
     assert last["progress"]["objects"] == last["progress"]["total_objects"] > 20
-    assert operation(pair.other, id_) == operation(pair.one, id_)
+    assert pair.other.operation(id_) == pair.one.operation(id_)
 
 
 def test_an_operation_is_stopped_by_the_other(pair: Pair, project: Plumbing, upstream: Callable[..., Upstream]) -> None:
     stalled = upstream(project.path.parent, faults=[Fault("POST .*/git-upload-pack", stall=100_000)])
-    id_ = begin(pair.one, stalled.repo(NAME))
-    assert settled(lambda: operation(pair.one, id_)["progress"]["phase"], "receiving", 20) == "receiving"
+    id_ = pair.one.begin(stalled.repo(NAME))
+    assert settled(lambda: pair.one.operation(id_)["progress"]["phase"], "receiving", 20) == "receiving"
     follower = Follower(pair.other, id_)
     answer = pair.other.client.delete(f"/v1/operations/{id_}")
     assert answer.status_code == 202, answer.text
     last = follower.ended(30)
     assert (last["state"], last["error"]["code"]) == ("cancelled", "cancelled")
     for running in pair.both:
-        assert operation(running, id_)["state"] == "cancelled"
+        assert running.operation(id_)["state"] == "cancelled"
 
 
 async def test_an_operation_fails_with_its_replica(
@@ -280,18 +248,17 @@ async def test_an_operation_fails_with_its_replica(
     """The other one says so when the lease is over, and does the work when it is asked to."""
     grow(project, 1, 20_000_000)
     stalled = upstream(project.path.parent, faults=[Fault("POST .*/git-upload-pack", stall=10_000_000)])
-    id_ = begin(pair.one, stalled.repo(NAME))
-    assert settled(lambda: operation(pair.other, id_)["progress"]["phase"], "receiving", 20) == "receiving"
+    id_ = pair.one.begin(stalled.repo(NAME))
+    assert settled(lambda: pair.other.operation(id_)["progress"]["phase"], "receiving", 20) == "receiving"
     follower = Follower(pair.other, id_)
     time.sleep(LEASE + 1)  # it lives, and says so though nothing comes
-    assert operation(pair.other, id_)["state"] == "running"
+    assert pair.other.operation(id_)["state"] == "running"
     begun = time.monotonic()
-    assert pair.one.stop(signal.SIGKILL) == -signal.SIGKILL
-    assert settled(lambda: family(pair.one.pid), [], 10) == []  # its ingest has gone with it
+    pair.one.kill()
     last = follower.ended(LEASE + SLACK)
     assert (last["state"], last["error"]["code"]) == ("failed", "lease_expired")
     assert time.monotonic() - begun < LEASE + SLACK
-    assert operation(pair.other, id_) == last
+    assert pair.other.operation(id_) == last
     problem = pair.other.repo(NAME).problem("/log")
     assert (problem["code"], problem["operation"]) == ("not_ready", id_)
     assert (problem["operation_state"], problem["operation_error"]) == ("failed", "lease_expired")
@@ -307,6 +274,4 @@ async def test_an_operation_fails_with_its_replica(
 
 def test_nothing_is_left_of_a_killed_replica(pair: Pair) -> None:
     """Workers and all other processes end with the service."""
-    assert len(family(pair.one.pid)) > 2
-    pair.one.stop(signal.SIGKILL)
-    assert settled(lambda: family(pair.one.pid), [], 10) == []
+    assert len(pair.one.kill()) > 2

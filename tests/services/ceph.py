@@ -165,14 +165,15 @@ class Ceph(Server):
         query = "".join(f"&{name}={value}" for name, value in options.items())
         return f"cephfs://cephfs/{directory}?conf={self.config}{query}"
 
-    def clients(self, pid: int) -> list[int]:
-        """The clients that a process is to the metadata server."""
+    def clients(self, *pids: int) -> list[int]:
+        """The clients that processes are to the metadata server."""
         found = json.loads(self._ceph("tell", "mds.a", "client", "ls"))
-        return [each["id"] for each in found if each["client_metadata"].get("pid") == str(pid)]
+        wanted = {str(pid) for pid in pids}
+        return [each["id"] for each in found if each["client_metadata"].get("pid") in wanted]
 
-    def evict(self, pid: int) -> None:
-        """Give up the clients of a process that was killed at once; by itself the cluster does in a minute."""
-        for each in self.clients(pid):
+    def evict(self, *pids: int) -> None:
+        """Give up the clients of processes that were killed at once; by itself the cluster does in a minute."""
+        for each in self.clients(*pids):
             self._ceph("tell", "mds.a", "client", "evict", f"id={each}")
 
     def kill_one(self, name: str) -> None:

@@ -41,7 +41,7 @@ def url(name: str, prefix: str) -> str:
     return STORES[name](prefix)
 
 
-def forget(name: str, pid: int) -> None:
-    """What a store may have to do that takes its time, when a process was killed that was connected to it."""
+def forget(name: str, *pids: int) -> None:
+    """What a store may have to do that takes its time, when processes were killed that were connected to it."""
     if name == "cephfs":
-        cast(Ceph, running.get("ceph")).evict(pid)
+        cast(Ceph, running.get("ceph")).evict(*pids)
