@@ -6,17 +6,15 @@ oid, each object once, as an index wants it.
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
 
 from pack.objects import NULL_OID, OID_BYTES
+from pack.oidsort import by_oid
 
 NONE = 0xFFFFFFFF
 """No row."""
-
-_ROW = OID_BYTES + 4
 
 
 class Columns:
@@ -31,6 +29,9 @@ class Columns:
     """
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
         self.offsets = array("Q")
         self.crcs = array("I")
         self.kinds = bytearray()
@@ -102,36 +103,6 @@ class PackResult:
     header: bytes | None = None
 
 
-def oid_order(oids: bytes | bytearray) -> tuple[bytes, array[int]]:
-    """The distinct oids in order, one after another, and the first row of each.
-
-    Sorted by first byte apart, so that only a 256th of the rows are Python objects at any time.
-    """
-    groups = [bytearray() for _ in range(256)]
-    for row in range(len(oids) // OID_BYTES):
-        oid = oids[row * OID_BYTES : (row + 1) * OID_BYTES]
-        groups[oid[0]] += oid + row.to_bytes(4, "big")
-    sorted_oids = bytearray()
-    rows = array("I")
-    for number, group in enumerate(groups):
-        groups[number] = bytearray()
-        packed = bytes(group)
-        records = [packed[at : at + _ROW] for at in range(0, len(packed), _ROW)]
-        records.sort()
-        # The row comes last in a record, so the first of equal oids is the one that stays.
-        first = {record[:OID_BYTES]: record for record in reversed(records)}
-        if len(first) < len(records):
-            records = list(reversed(first.values()))
-        words = array("I", b"".join(records))
-        tails = words[OID_BYTES // 4 :: _ROW // 4]
-        del words[OID_BYTES // 4 :: _ROW // 4]
-        if sys.byteorder == "little":
-            tails.byteswap()
-        sorted_oids += words.tobytes()
-        rows += tails
-    return bytes(sorted_oids), rows
-
-
 def sort_columns(
     columns: Columns,
     *,
@@ -141,18 +112,13 @@ def sort_columns(
     tail: bytes = b"",
     header: bytes | None = None,
 ) -> PackResult:
-    """The rows by oid, as a result. All of them must be settled; the columns are empty afterwards.
-
-    Each column is let go as soon as it has been put in order, for there may be millions of rows.
-    """
+    """The rows by oid, as a result. All of them must be settled; the columns are empty afterwards."""
     entries = len(columns)
-    unsorted, columns.oids, columns.bases = columns.oids, bytearray(), array("I")
-    oids, rows = oid_order(unsorted)
-    del unsorted
-    sizes, columns.sizes = _pick("Q", columns.sizes, rows), array("Q")
-    offsets, columns.offsets = _pick("Q", columns.offsets, rows), array("Q")
-    crcs, columns.crcs = _pick("I", columns.crcs, rows), array("I")
-    types, columns.kinds = _pick("B", columns.kinds, rows), bytearray()
+    columns.bases = array("I")
+    oids, (offsets, crcs, sizes, types) = by_oid(
+        columns.oids, [columns.offsets, columns.crcs, columns.sizes, columns.kinds]
+    )
+    columns.clear()
     return PackResult(
         oids=oids,
         offsets=offsets,
@@ -160,14 +126,10 @@ def sort_columns(
         types=types,
         sizes=sizes,
         checksum=checksum,
-        count=len(rows),
+        count=len(offsets),
         entries=entries,
         own_objects=own_objects,
         own_end=own_end,
         tail=tail,
         header=header,
     )
-
-
-def _pick(code: str, column: array[int] | bytearray, rows: array[int]) -> array[int]:
-    return array(code, map(column.__getitem__, rows))

@@ -25,8 +25,18 @@ _NUMBER_BYTES = 9
 """A size fits in 63 bits; a longer number is refused before it costs anything."""
 
 
+_SHORT = [bytes((value,)) for value in range(0x80)]
+"""The numbers of one byte, as a delta holds them."""
+
+
 def _number(delta: bytes, at: int) -> tuple[int, int]:
     """The base-128 number at `at`, and where it ends."""
+    if at + 1 < len(delta):  # nearly all numbers have one byte or two
+        low, high = delta[at], delta[at + 1]
+        if low < 0x80:
+            return low, at + 1
+        if high < 0x80:
+            return low & 0x7F | high << 7, at + 2
     value = 0
     for i, byte in enumerate(delta[at : at + _NUMBER_BYTES]):
         value |= (byte & 0x7F) << 7 * i
@@ -37,6 +47,8 @@ def _number(delta: bytes, at: int) -> tuple[int, int]:
 
 def write_number(value: int) -> bytes:
     """A size as a delta holds it."""
+    if value < 0x80:
+        return _SHORT[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -57,8 +69,11 @@ def apply_delta(base: bytes, delta: bytes, max_size: int) -> bytes:
     Both declared sizes are checked before anything is built, and the result has exactly the declared one.
     Raises BadDelta, or LimitExceeded when the result would be longer than `max_size` bytes.
     """
-    base_size, after_base = _number(delta, 0)
-    size, at = _number(delta, after_base)
+    if len(delta) > 1 and (base_size := delta[0]) < 0x80 and (size := delta[1]) < 0x80:
+        after_base, at = 1, 2
+    else:
+        base_size, after_base = _number(delta, 0)
+        size, at = _number(delta, after_base)
     if base_size != len(base):
         raise BadDelta(f"the delta is for a base of {base_size} bytes, its base has {len(base)}")
     if size > max_size:
@@ -67,7 +82,8 @@ def apply_delta(base: bytes, delta: bytes, max_size: int) -> bytes:
         return apply_delta_reference(base, delta)
     # The compiled function stops at a copy that does not fit, and takes that for the end when it stands last. It never
     # stands last here: an instruction follows that inserts one byte, which the result then lacks.
-    guarded = delta[:after_base] + write_number(size + 1) + delta[at:] + _ONE_BYTE
+    number = _SHORT[size + 1] if size < 0x7F else write_number(size + 1)
+    guarded = delta[:after_base] + number + delta[at:] + _ONE_BYTE
     try:
         [result] = _compiled(base, guarded)
     except MemoryError as error:

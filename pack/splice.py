@@ -24,12 +24,12 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pack.columns import oid_order
 from pack.entry import HEADER_BYTES, Header, parse_header, write_distance, write_header
 from pack.errors import LimitExceeded, MissingBase, PackError
 from pack.index import Index
 from pack.inflate import crc32
 from pack.objects import OFS_DELTA, OID_BYTES, REF_DELTA, TYPE_NAMES
+from pack.oidsort import oid_order
 from pack.writer import pack_header
 
 HEAD = 12

@@ -20,7 +20,7 @@ import hashlib
 from collections.abc import Callable
 from io import BytesIO
 
-from pack.basecache import BaseCache
+from pack.basecache import OVERHEAD, BaseCache
 from pack.columns import NONE, Columns, PackResult, sort_columns
 from pack.delta import apply_delta
 from pack.entry import HEADER_BYTES, SIZE_BITS, parse_header
@@ -35,11 +35,25 @@ from pack.writer import SIGNATURE
 
 _HEADER, _ENTRIES, _TRAILER, _END, _REFUSED = range(5)
 _PREFIXES = {kind: name + b" %d\0" for kind, name in TYPE_NAMES.items()}
+_KIND_BITS = 3
 _BIG = 1 << 18
 """Objects of so many bytes are worth a look at the clock."""
 _SMALL = 1 << 12
 """Below this, to copy an object behind its header costs less than to hash it in two calls."""
 _PIECE = 1 << 14
+
+
+class _Heads(dict[int, bytes]):
+    """What is hashed before an object of a small size, by size and kind."""
+
+    def __missing__(self, key: int) -> bytes:
+        head = _PREFIXES[key & (1 << _KIND_BITS) - 1] % (key >> _KIND_BITS)
+        if key < _SMALL << _KIND_BITS:
+            self[key] = head
+        return head
+
+
+_heads = _Heads()
 
 
 class StreamParser:
@@ -214,9 +228,10 @@ class StreamParser:
         ratio_from = limits.inflate_ratio_from
         add_offset, add_crc, add_kind = columns.offsets.append, columns.crcs.append, columns.kinds.append
         add_size, add_base, oids = columns.sizes.append, columns.bases.append, columns.oids
-        find, remember, find_oid = cache.get, cache.put, cache.find
+        entries, find_entry, find_oid = cache.entries, cache.entries.get, cache.find
+        room, keepable = cache.room, cache.max_bytes - OVERHEAD
         on_object, deadline, hash_object = self._on_object, self._deadline, self._hash_object
-        sha1, prefixes = hashlib.sha1, _PREFIXES
+        sha1, heads = hashlib.sha1, _heads
         total, row = self.objects_total or 0, len(columns)
         resolved, done = self.resolved_bytes, self.objects_done
         begin, end = self._offset, len(data)
@@ -238,18 +253,23 @@ class StreamParser:
                     raw_bytes = begin + p - start
                 else:
                     start = begin + at
-                    p, byte = at, 0x80
                     base_at, base_oid = 0, b""
                     kind = size = 0
+                    byte = 0x80
                     if end - at >= HEADER_BYTES:
-                        byte = data[p]
-                        p += 1
-                        kind, size, shift = byte >> 4 & 7, byte & 15, 4
-                        while byte > 127 and shift < SIZE_BITS - 7:
+                        byte = data[at]
+                        p = at + 1
+                        kind, size = byte >> 4 & 7, byte & 15
+                        if byte > 127:
                             byte = data[p]
                             p += 1
-                            size |= (byte & 127) << shift
-                            shift += 7
+                            size |= (byte & 127) << 4
+                            shift = 11
+                            while byte > 127 and shift < SIZE_BITS - 7:
+                                byte = data[p]
+                                p += 1
+                                size |= (byte & 127) << shift
+                                shift += 7
                         if kind == OFS_DELTA and byte < 128:
                             byte = data[p]
                             p += 1
@@ -275,7 +295,8 @@ class StreamParser:
                         raise LimitExceeded(f"it declares {size} bytes, the limit is {max_object}")
                     if kind == OFS_DELTA and not 12 <= base_at < start:
                         raise PackError(f"its base would be at offset {base_at}, where no earlier entry is")
-                    piece = data[p : p + _slice_bytes(size)]
+                    # Enough at once for most, little to copy back.
+                    piece = data[p : p + (size + 16 if size < 256 else min(size // 2 + 144, _PIECE))]
                     inflater = decompressobj()
                     try:
                         body = inflater.decompress(piece, size + 1)
@@ -303,20 +324,24 @@ class StreamParser:
                 if kind < OFS_DELTA:
                     depth, base_row = 0, NONE
                 else:
-                    base = find(base_at) if kind == OFS_DELTA else find_oid(base_oid)
-                    if base is None and kind == OFS_DELTA:
-                        base_row = self._base_row(base_at)
-                        late.resolved_bytes = resolved
-                        base = late.remake(base_row, start)
-                        resolved = late.resolved_bytes
-                        if base is None:
-                            late.wait_for_row(row, base_row)
-                    elif base is None:
-                        late.wait_for_oid(row, base_oid)
+                    base = find_entry(base_at) if kind == OFS_DELTA else find_oid(base_oid)
                     if base is None:
-                        columns.wait(start, crc)
-                        row += 1
-                        continue
+                        if kind == OFS_DELTA:
+                            base_row = self._base_row(base_at)
+                            late.resolved_bytes, cache.room = resolved, room
+                            base = late.remake(base_row, start)
+                            resolved, room = late.resolved_bytes, cache.room
+                            if base is None:
+                                late.wait_for_row(row, base_row)
+                        else:
+                            late.wait_for_oid(row, base_oid)
+                        if base is None:
+                            columns.wait(start, crc)
+                            row += 1
+                            continue
+                    elif kind == OFS_DELTA:
+                        del entries[base_at]  # it was used last
+                        entries[base_at] = base
                     base_row, kind, depth, _, base_data = base
                     depth += 1
                     if depth > max_depth:
@@ -331,9 +356,9 @@ class StreamParser:
                 if hash_object is not None:
                     oid = hash_object(kind, body)
                 elif size < _SMALL:
-                    oid = sha1(prefixes[kind] % size + body, usedforsecurity=False).digest()
+                    oid = sha1(heads[size << _KIND_BITS | kind] + body, usedforsecurity=False).digest()
                 else:
-                    digest = sha1(prefixes[kind] % size, usedforsecurity=False)
+                    digest = sha1(heads[size << _KIND_BITS | kind], usedforsecurity=False)
                     digest.update(body)
                     oid = digest.digest()
                 add_offset(start)
@@ -342,7 +367,15 @@ class StreamParser:
                 add_size(size)
                 add_base(base_row)
                 oids += oid
-                remember(start, (row, kind, depth, oid, body))
+                if size <= keepable:
+                    entries[start] = (row, kind, depth, oid, body)
+                    if cache.by_oid is not None:
+                        cache.by_oid[oid] = start
+                    room -= size + OVERHEAD
+                    if room < 0:
+                        cache.room = room
+                        cache.evict()
+                        room = cache.room
                 if on_object is not None:
                     on_object(kind, oid, start, body)
                 row += 1
@@ -350,6 +383,7 @@ class StreamParser:
         except PackError as error:
             raise located(error, row, start) from error.__cause__
         self.resolved_bytes, self.objects_done, self.entries_done = resolved, done, row
+        cache.room = room
         return at
 
     def _pour(self, data: bytes, at: int) -> int:
@@ -393,8 +427,3 @@ class StreamParser:
 def _check_signature(data: bytes) -> None:
     if data[:4] != SIGNATURE[: len(data)]:
         raise PackError("this is no pack: it does not begin with PACK", offset=0)
-
-
-def _slice_bytes(size: int) -> int:
-    """How much to offer the inflater for an entry of so many bytes: enough at once for most, little to copy back."""
-    return size + 16 if size < 256 else min(size // 2 + 144, _PIECE)

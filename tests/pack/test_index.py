@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pack.columns import PackResult, oid_order
+from pack.columns import PackResult
 from pack.errors import BadIndex
 from pack.index import Index, write_index
+from pack.oidsort import by_oid, oid_order
 from tests.pack.packs import Builder, parse
 from tests.support.generate import Repositories
 from tests.support.git import git
@@ -120,6 +121,30 @@ def test_duplicates_are_listed_once() -> None:
     names, rows = oid_order(b"".join(many))
     assert [names[i : i + 20] for i in range(0, len(names), 20)] == sorted(set(many))
     assert list(rows) == [many.index(oid) for oid in sorted(set(many))]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 70_000])
+def test_columns_follow_their_oids(rows: int) -> None:
+    """Of a repeated oid the row with the least first number stays, also beside one with the same beginning."""
+    rng = random.Random(rows)
+    oids = [rng.randbytes(20) for _ in range(rows)]
+    for row in range(0, rows - 60, 60):
+        oids[row + 7] = oids[row]
+        oids[row + 50] = oids[row]
+        oids[row + 9] = oids[row][:12] + rng.randbytes(8)
+    offsets = array("Q", sorted(rng.sample(range(1 << 40), rows)))
+    crcs, kinds = array("I", rng.randbytes(4 * rows)), bytearray(rng.randbytes(rows))
+    names, (got, got_crcs, got_kinds) = by_oid(b"".join(oids), [offsets, crcs, kinds])
+    first: dict[bytes, int] = {}
+    for row, oid in enumerate(oids):
+        first.setdefault(oid, row)
+    wanted = [first[oid] for oid in sorted(first)]
+    assert names == b"".join(sorted(first))
+    assert got == array("Q", [offsets[row] for row in wanted])
+    assert got_crcs == array("I", [crcs[row] for row in wanted])
+    assert got_kinds == array("B", [kinds[row] for row in wanted])
+    assert len(offsets) == len(oids)
+    assert offsets == array("Q", sorted(offsets))
 
 
 def sealed(data: bytes) -> bytes:
