@@ -221,9 +221,10 @@ class Reads:
                     light = await self._light(operation, params, handle)
                     if light is not None:
                         return page.page(light, work)
-                view = await self._views.open(handle)
-                if placing.page_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
-                    return page.page(view, work)
+                if not placing.by_snapshot(operation, params):
+                    view = await self._views.open(handle)
+                    if placing.page_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
+                        return page.page(view, work)
                 return cast(
                     page.Answer, await self._work(handle, "app.reads.page:work_page", replace(work, handle=handle))
                 )

@@ -42,6 +42,11 @@ def by_refs(operation: Operation, params: Params) -> bool:
     return operation.module == "resolve" and len(params["rev"]) <= LOOP_REVS and not walks(params["rev"])
 
 
+def by_snapshot(operation: Operation, params: Params) -> bool:
+    """Whether a snapshot may answer, in a worker, so that no pack has to be opened first."""
+    return operation.module == "tree" and params["recursive"] and not params["last_commit"]
+
+
 def single_on_loop(operation: Operation, params: Params, view: View) -> bool:
     """Whether the event loop does a single read itself."""
     if operation.module not in _POINT_READS:

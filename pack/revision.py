@@ -121,7 +121,7 @@ def locate(view: View, rev: bytes, path: bytes = b"") -> Place:
     if entry is None:
         raise PathNotFound(f"there is no {show(path)} in {show(rev)}", parameter="path")
     full = below + b"/" + path if below and path else below or path
-    root = _root(view, found.commit) or found.tree
+    root = (_root(view, found.commit) if below else None) or found.tree
     return Place(full, entry.mode, trees.kind_of(entry.mode), entry.oid, found.commit, root)
 
 

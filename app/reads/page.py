@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -221,15 +221,32 @@ def work_page(request: Request) -> Answer:
 
 
 def _lightly(read: Callable[[View, Request], Answer], request: Request) -> Answer:
-    """The answer, without opening packs where the commit graph gives it."""
-    if request.module in _BY_GRAPH:
-        view = glance(request.handle)
+    """The answer, without opening packs where what is derived from them gives it."""
+    view = _light(request)
+    if view is not None:
         with suppress(Unopened):
-            if view.graph is not None and view.commits:
-                return read(view, request)
+            return read(view, request)
     return read(open_view(request.handle), request)
+
+
+def _light(request: Request) -> View | None:
+    """The view without its packs, where the commit graph or a snapshot is likely to answer alone; or it is Unopened."""
+    by_snapshot = request.module == "tree" and request.params["recursive"] and not request.params["last_commit"]
+    if request.module not in _BY_GRAPH and not by_snapshot:
+        return None
+    view = glance(request.handle)
+    if by_snapshot:
+        return view if view.snapshots is not None and view.snapshots.trees() else None
+    return view if view.graph is not None and view.commits else None
 
 
 def work_stream(request: Request, done: int = 0) -> Iterator[Block]:
     """`stream` in a worker."""
+    view = _light(request) if request.module == "tree" else None
+    if view is not None:
+        with suppress(Unopened):
+            for block in stream(view, request, done):
+                request, done = replace(request, pin=block.pin, position=block.position), block.count
+                yield block
+            return
     yield from stream(open_view(request.handle), request, done)

@@ -148,6 +148,25 @@ def _facts(document: Any) -> Any:
     return {**document, "next_cursor": None, "results": results}
 
 
+@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
+async def test_files_are_listed_without_packs(small: Node, source: Path, accept: str) -> None:
+    whole = git(source, "ls-tree", "-r", "--name-only", "main").decode().split()
+    asked: list[dict[str, Any]] = [{}, {"sizes": True}, {"glob": ["*3.txt"]}, {"limit": 40, "sizes": True}]
+    for params in asked:
+        small.cold()
+        answer = await small.get("r", "/tree", accept, rev="main", recursive=True, **params)
+        calls = small.backend.take()
+        assert not [key for _, key in calls if "objects/pack" in key]
+        assert len([key for _, key in calls if "snapshot-" in key]) == 1
+        assert len(calls) <= 4
+        if accept == "application/json":
+            entries = answer.json()["entries"]
+        else:
+            entries = [orjson.loads(line) for line in answer.content.splitlines()[:-1]]
+        wanted = [path for path in whole if "glob" not in params or path.endswith("3.txt")][: params.get("limit")]
+        assert [entry["path"] for entry in entries] == wanted
+
+
 async def test_an_object_by_its_name(small: Node, source: Path) -> None:
     for rev in ("main", "main^{tree}", "main:f077.txt"):
         oid = git(source, "rev-parse", rev).decode().strip()
