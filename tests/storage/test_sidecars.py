@@ -301,11 +301,11 @@ async def test_two_do_not_make_the_same(backend: Backend, history: History, monk
 
 
 async def test_a_lease_is_renewed_and_runs_out(local: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sidecars, "LEASE_SECONDS", 0.4)
+    monkeypatch.setattr(sidecars, "LEASE_SECONDS", 1.5)
     async with sidecars._lease(local, "a/b.git/packhouse/graph-x.lease") as mine:
         assert mine
         for _ in range(3):
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.8)
             async with sidecars._lease(local, "a/b.git/packhouse/graph-x.lease") as other:
                 assert not other
     for left in (b"", b"{}", b'{"until": 5}', b'{"until": "x"}', b'{"until": 1e300}'):

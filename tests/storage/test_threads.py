@@ -83,7 +83,7 @@ async def test_what_hangs_is_given_up_and_goes_no_further(threads: Threads) -> N
             seen.append("given up")
 
     with pytest.raises(TimeoutError):
-        await threads.run(0.1, work)
+        await threads.run(0.5, work)
     go_on.set()
     while threads.busy:
         await asyncio.sleep(0.01)
@@ -95,10 +95,10 @@ async def test_what_goes_on_is_waited_for(threads: Threads) -> None:
     def work() -> int:
         for _ in range(10):
             step()
-            time.sleep(0.05)
+            time.sleep(0.1)
         return 1
 
-    assert await threads.run(0.2, work) == 1
+    assert await threads.run(0.6, work) == 1
 
 
 async def test_what_waits_too_long_is_never_begun(threads: Threads) -> None:
