@@ -422,7 +422,7 @@ async def test_a_stall_ends(hasty: S3Backend, proxy: FaultProxy) -> None:
     begun = time.monotonic()
     with pytest.raises(StoreUnavailable, match=r"did not answer in time \(4 tries\)"):
         await backend.get("k")
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 20
 
 
 async def test_the_server_says_when_to_come_back(backend: S3Backend, proxy: FaultProxy) -> None:

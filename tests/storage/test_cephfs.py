@@ -104,20 +104,21 @@ async def test_settings_that_name_no_cluster(ceph: Ceph, tmp_path: Path) -> None
 
 
 async def test_backends_of_a_process_share_a_connection(ceph: Ceph, url: str) -> None:
+    before = set(ceph.clients(os.getpid()))  # a connection that was replaced stays
     first, second = open_backend(url), open_backend(url)
     await first.put("a", b"1")
     assert await second.get("a") == b"1"
     assert isinstance(first, CephBackend)
     assert isinstance(second, CephBackend)
     assert first._held is second._held
-    assert len(ceph.clients(os.getpid())) == 1
+    assert len(set(ceph.clients(os.getpid())) - before) == 1
     await close(first)
     assert await second.get("a") == b"1"
     with pytest.raises(StoreUnavailable, match="closed"):
         await first.get("a")
     await close(second)
     assert parse(url) not in cephsession._sessions
-    assert ceph.clients(os.getpid()) == []
+    until("farewell", lambda: set(ceph.clients(os.getpid())) <= before, 30)
     third = open_backend(url)
     assert await third.get("a") == b"1"
     await close(third)
@@ -147,7 +148,7 @@ def test_a_forked_process_makes_its_own(url: str) -> None:
 
     begun = time.monotonic()
     assert wait(fork(lambda: asyncio.run(refused()))) == 0
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
     assert asyncio.run(both()) == ["a", "b"]
     asyncio.run(unused.close())
 
@@ -166,7 +167,7 @@ def test_a_process_that_closes_nothing_ends(ceph: Ceph, url: str, end: str) -> N
     done = subprocess.run([sys.executable, "-c", code, url], cwd=ROOT, capture_output=True, timeout=60)
     assert done.returncode == (3 if "3" in end else 0), done.stderr
     assert done.stderr == b""
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 20
     if "_exit" in end:
         ceph.evict(int(done.stdout))
     else:
@@ -193,7 +194,7 @@ async def test_a_cluster_that_is_away_holds_nobody_for_ever(ceph: Ceph, stopped:
         *(backend.size(f"other/{number}") for number in range(30)),
         return_exceptions=True,
     )
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 10
     for outcome in outcomes:
         assert isinstance(outcome, StoreUnavailable)
         assert outcome.retry_after
