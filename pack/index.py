@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate, compress, islice, pairwise
+from struct import Struct
 from typing import Protocol
 
 from pack.errors import BadIndex
@@ -21,6 +22,8 @@ _HEAD = 8 + 256 * 4
 _TRAILER = 40
 _SEARCHED = 200  # rows that are searched as bytes
 _TOGETHER = 1 << 16  # rows that are compared at once
+_SPARSE = 8  # of so many rows one is looked up alone
+_apart = Struct(f"{OID_BYTES}s").iter_unpack
 _LARGE = 1 << 31
 """An offset with this bit set is a row of the table of 64-bit offsets."""
 
@@ -40,8 +43,7 @@ class Listed(Protocol):
 
 def write_index(result: Listed) -> bytes:
     """The index of a pack, byte for byte as git writes it."""
-    counts = Counter(result.oids[::OID_BYTES])
-    fanout = array("I", accumulate(counts[byte] for byte in range(256)))
+    fanout = array("I", accumulate(_counts(result.oids)))
     small, large = array("I"), array("Q")
     if not result.offsets or max(result.offsets) < _LARGE:
         small = array("I", iter(result.offsets))
@@ -63,6 +65,12 @@ def write_index(result: Listed) -> bytes:
     for part in parts:
         digest.update(part)
     return b"".join((*parts, digest.digest()))
+
+
+def _counts(oids: bytes) -> list[int]:
+    """How many of them begin with each byte."""
+    counts = Counter(oids[::OID_BYTES])
+    return [counts[byte] for byte in range(256)]
 
 
 def _big_endian(column: array[int]) -> bytes:
@@ -186,6 +194,25 @@ class Index:
                 return row
             at = whole.find(oid, at + 1, end)
         return None
+
+    def lacking(self, oids: bytes) -> bytes:
+        """Those of `oids` (20 bytes each, in order, each once) that are not here.
+
+        Where many are asked for, each range of the fan-out is looked at as a whole.
+        """
+        count = len(oids) // OID_BYTES
+        if count * _SPARSE < len(self):
+            return b"".join([oid for (oid,) in _apart(oids) if self.row(oid) is None])
+        found = bytearray()
+        start = low = 0
+        for high, wanted in zip(self._fanout, _counts(oids), strict=True):
+            end = start + wanted
+            if wanted:
+                here = set(_apart(self._oids[low * OID_BYTES : high * OID_BYTES]))
+                some = oids[start * OID_BYTES : end * OID_BYTES]
+                found += b"".join([row[0] for row in _apart(some) if row not in here])
+            start, low = end, high
+        return bytes(found)
 
     def find(self, oid: bytes) -> int | None:
         """The offset of the object's entry in the pack, None when it is not in it."""

@@ -71,6 +71,14 @@ class Objects:
     def __contains__(self, oid: bytes) -> bool:
         return self._find(oid) is not None
 
+    def lacking(self, oids: bytes) -> bytes:
+        """Those of `oids` (20 bytes each, in order, each once) that are in no pack."""
+        for pack in self.packs:
+            if not oids:
+                break
+            oids = pack.index.lacking(oids)
+        return oids
+
     def __len__(self) -> int:
         """Entries of all packs; an object in two packs counts twice."""
         return sum(len(pack.index) for pack in self.packs)

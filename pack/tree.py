@@ -18,11 +18,14 @@ SYMLINK: Final = 0o120000
 GITLINK: Final = 0o160000
 DIRECTORY: Final = 0o040000
 
+_NO_FILES: Final = (DIRECTORY, GITLINK)
+
 MAX_BYTES: Final = 64 << 20  # some million entries
 
 # The last alternative takes all that is left where no entry begins: it shows the damage, and keeps findall from
 # looking for an entry at every byte of it. Possessive repeats never try again what failed.
 _ENTRY = re.compile(rb"([0-7]++) ([^\0]++)\0(.{20})|(.+)", re.DOTALL)
+_CHILD = re.compile(rb"([0-7]++) [^\0]++\0(.{20})|(.+)", re.DOTALL)
 _MODE_DIGITS: Final = frozenset(b"01234567")
 
 
@@ -78,6 +81,18 @@ def parse_tree(data: bytes) -> list[Entry]:
     modes = _modes
     new = tuple.__new__  # a third of the time of calling Entry
     return [new(Entry, (modes[mode], name, oid)) for mode, name, oid, _ in found]
+
+
+def children(data: bytes) -> tuple[list[bytes], list[bytes]]:
+    """The oids of the directories and those of the files and links in a tree; BadObject as in `parse_tree`."""
+    if len(data) > MAX_BYTES:
+        raise TooLarge(f"a tree of {len(data)} bytes is not taken apart, the limit is {MAX_BYTES}")
+    found = _CHILD.findall(data)
+    if found and found[-1][2]:
+        raise BadObject("the bytes are no tree object")
+    modes = _modes
+    directories = [oid for mode, oid, _ in found if modes[mode] == DIRECTORY]
+    return directories, [oid for mode, oid, _ in found if modes[mode] not in _NO_FILES]
 
 
 def find(data: bytes, name: bytes) -> Entry | None:

@@ -13,10 +13,14 @@ from collections.abc import Callable, Iterable
 
 from pack.errors import BadObject, TooLarge
 from pack.objects import COMMIT, TAG, TREE
-from pack.tree import DIRECTORY, GITLINK, parse_tree
+from pack.tree import children
+from storage.pile import Pile
 
 _OID = 20
-_BLOBS_MAX = 1 << 18
+_MOST = 1 << 21
+"""Trees and files of tips that are remembered."""
+_PASSED = 1 << 16
+"""Trees that are asked for again; the parser's cache holds few more."""
 
 
 class Arrived:
@@ -31,7 +35,7 @@ class Arrived:
     `tips` are the objects that refs are to name; without them no tree is looked at.
     """
 
-    __slots__ = ("_tips", "awaited", "blobs", "links", "read", "recall", "unreadable")
+    __slots__ = ("_passed", "_tips", "awaited", "blobs", "links", "read", "recall", "unreadable")
 
     def __init__(self, tips: Iterable[bytes] = ()) -> None:
         self._tips = set(tips)
@@ -39,7 +43,8 @@ class Arrived:
         self.unreadable = 0
         self.read: set[bytes] = set()
         self.awaited: set[bytes] = set()
-        self.blobs: set[bytes] = set()
+        self.blobs = Pile()
+        self._passed: set[bytes] = set()  # trees that nothing had named when they came
         self.recall: Callable[[bytes], tuple[int, bytes] | None] | None = None
         """An object that came lately, where that can be had: `StreamParser.recall`."""
 
@@ -48,6 +53,10 @@ class Arrived:
         if kind == TREE:
             if oid in self.awaited:
                 self._take(oid, data)
+            elif self._tips:
+                if len(self._passed) >= _PASSED:
+                    self._passed.clear()
+                self._passed.add(oid)
         elif kind == COMMIT:
             self._link(oid, data)
         elif kind == TAG and oid in self._tips:
@@ -87,26 +96,29 @@ class Arrived:
             if oid in self.read or oid in self.awaited:
                 continue
             self.awaited.add(oid)
-            found = recall(oid) if recall is not None else None
+            found = recall(oid) if recall is not None and oid in self._passed else None
             if found is not None and found[0] == TREE:
                 pending += self._opened(oid, found[1])
 
     def _take(self, oid: bytes, data: bytes) -> None:
         for child in self._opened(oid, data):
-            self._await(child)
+            if child in self._passed:
+                self._await(child)
+            elif child not in self.read:
+                self.awaited.add(child)
 
     def _opened(self, oid: bytes, data: bytes) -> Iterable[bytes]:
         """The directories in an awaited tree; one that is none stays awaited."""
         try:
-            entries = parse_tree(data)
+            directories, files = children(data)
         except (BadObject, TooLarge):
             return ()
         self.awaited.discard(oid)
         self.read.add(oid)
-        self.blobs.update(child for mode, _, child in entries if mode not in (DIRECTORY, GITLINK))
-        if len(self.blobs) > _BLOBS_MAX:
+        self.blobs.add(files)
+        if len(self.blobs) + len(self.read) > _MOST:
             # Too much to remember: the trees are walked when all is there.
-            for kept in (self._tips, self.read, self.awaited, self.blobs):
+            for kept in (self._tips, self._passed, self.read, self.awaited, self.blobs):
                 kept.clear()
             return ()
-        return [child for mode, _, child in entries if mode == DIRECTORY]
+        return directories

@@ -35,6 +35,7 @@ class ObjectsLike(Protocol):
     """What is used of `pack.reader.Objects`."""
 
     def __contains__(self, oid: bytes) -> bool: ...
+    def lacking(self, oids: bytes) -> bytes: ...
     def header(self, oid: bytes) -> tuple[int, int]: ...
     def read_as(self, oid: bytes, kind: int) -> bytes: ...
 
@@ -121,10 +122,9 @@ def _settle(proof: _Proof, arrived: Arrived) -> None:
     try:
         for oid in arrived.awaited:
             _walk_trees(proof, oid, None)
-        for oid in arrived.blobs - proof.blobs:
-            if oid not in proof.objects:
-                raise _missing(oid)
-        proof.blobs |= arrived.blobs
+        lacking = proof.objects.lacking(arrived.blobs.ordered())
+        if lacking:
+            raise _missing(lacking[:_OID])
     except (ObjectNotFound, WrongType, BadObject):
         # The walk from the refs comes upon it again, and tells whose it is.
         proof.trees, proof.blobs = {EMPTY_TREE}, set()

@@ -27,6 +27,11 @@ class NoObjects(Objects):
     def _find(self, oid: bytes) -> tuple[PackFile, int] | None:
         raise Unopened
 
+    def lacking(self, oids: bytes) -> bytes:
+        if oids:
+            raise Unopened
+        return oids
+
     def prefix(self, digits: str, limit: int) -> list[bytes]:
         raise Unopened
 

@@ -147,6 +147,21 @@ def test_columns_follow_their_oids(rows: int) -> None:
     assert offsets == array("Q", sorted(offsets))
 
 
+@pytest.mark.parametrize("asked", [0, 1, 20, 400, 3000])
+def test_what_is_lacking(asked: int) -> None:
+    rng = random.Random(asked)
+    rows = some_rows(2000) + [(bytes([byte]) * 20, 12, 0) for byte in (0, 255)]
+    there = {oid for oid, _, _ in rows}
+    index = Index.parse(write_index(result_of(rows)))
+    strange = [rng.randbytes(20) for _ in range(asked - asked // 2)]
+    strange += [oid[:10] + rng.randbytes(10) for oid in rng.sample(sorted(there), asked // 3)]
+    oids = sorted({*rng.choices(sorted(there), k=asked // 2), *strange})
+    lacking = index.lacking(b"".join(oids))
+    assert lacking == b"".join(oid for oid in oids if oid not in there)
+    assert index.lacking(b"".join(sorted(there))) == b""
+    assert Index.parse(write_index(result_of([]))).lacking(b"".join(oids)) == b"".join(oids)
+
+
 def sealed(data: bytes) -> bytes:
     return data[:-20] + hashlib.sha1(data[:-20]).digest()
 

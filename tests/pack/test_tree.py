@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pack.errors import BadObject
-from pack.tree import DIRECTORY, GITLINK, Entry, find, kind_of, normal_mode, parse_tree
+from pack.tree import DIRECTORY, GITLINK, Entry, children, find, kind_of, normal_mode, parse_tree
 from tests.support.cases import Cases
 from tests.support.generate import Repositories
 from tests.support.git import Plumbing, git, init
@@ -113,6 +113,30 @@ def test_wrong_order_and_duplicates_are_read_as_they_stand() -> None:
 def test_odd_names_are_names() -> None:
     for name in (b".git", b"..", b".", b"-", b"a b", b"\xff", b"/", b"a/b", b" ", b"\n", b"100644"):
         assert parse_tree(entry(b"100644", name)) == [Entry(0o100644, name, OID)]
+
+
+def test_children_are_those_of_the_entries() -> None:
+    """Also of bytes that are no tree: both refuse the same."""
+    rng = random.Random(7)
+    modes = (b"100644", b"100755", b"120000", b"40000", b"040000", b"160000", b"100664", b"0", b"9", b"", b"7" * 30)
+    refused = 0
+    for _ in range(3000):
+        rows = [
+            entry(rng.choice(modes[:8] if rng.random() < 0.9 else modes), b"%x" % rng.getrandbits(8), rng.randbytes(20))
+            for _ in range(rng.randrange(5))
+        ]
+        data = b"".join(rows)[: None if rng.random() < 0.8 else rng.randrange(100)]
+        try:
+            entries = parse_tree(data)
+        except BadObject:
+            refused += 1
+            with pytest.raises(BadObject):
+                children(data)
+            continue
+        directories = [each.oid for each in entries if each.mode == DIRECTORY]
+        files = [each.oid for each in entries if each.mode not in (DIRECTORY, GITLINK)]
+        assert children(data) == (directories, files)
+    assert 100 < refused < 2900
 
 
 @pytest.mark.parametrize(

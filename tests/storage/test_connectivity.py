@@ -10,6 +10,7 @@ from pack.advertisement import AdvertisedRef
 from pack.errors import IncompleteHistory, WrongType
 from pack.objects import BLOB, COMMIT, TAG, TREE
 from pack.view import Ref, View
+from storage import arrived as seen
 from storage.arrived import Arrived
 from storage.connectivity import Checked, check
 from tests.support.generate import GENERATORS
@@ -123,6 +124,10 @@ class Without:
     def __contains__(self, oid: bytes) -> bool:
         return oid not in self.gone and oid in self.objects
 
+    def lacking(self, oids: bytes) -> bytes:
+        gone = [oid for oid in self.gone if oid in {oids[at : at + 20] for at in range(0, len(oids), 20)}]
+        return b"".join(sorted(gone)) + self.objects.lacking(oids)
+
     def header(self, oid: bytes) -> tuple[int, int]:
         assert oid not in self.gone
         return self.objects.header(oid)
@@ -207,6 +212,27 @@ def test_what_did_not_come_is_named(small: Small, what: str) -> None:
         check(Without(view, gone), wanted, arrived=arrived)
     assert caught.value.extra["object"] == gone
     assert caught.value.extra["ref"].startswith("refs/")
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 4])
+def test_what_is_too_much_to_remember_is_walked(
+    small: Small, repositories: Generated, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(seen, "_MOST", most)
+    monkeypatch.setattr(seen, "_PASSED", 1)
+    path = repositories["big"]
+    view = open_git_dir(path)
+    wanted = advertised(view)
+    arrived = passing_by(view, [ref.oid for ref in wanted], in_order(path), keep=1 << 20)
+    assert len(arrived.blobs) + len(arrived.read) <= most
+    assert check(view.objects, wanted, arrived=arrived) == check(view.objects, wanted, arrived=everything(view))
+    view = small.view()
+    wanted = advertised(view)
+    for gone in (small.blob, small.sub):
+        came = [oid for oid in in_order(small.path) if oid.hex() != gone]
+        with pytest.raises(IncompleteHistory, match="not there") as caught:
+            check(Without(view, gone), wanted, arrived=passing_by(view, [ref.oid for ref in wanted], came))
+        assert caught.value.extra["object"] == gone
 
 
 @pytest.mark.parametrize(
