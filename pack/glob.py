@@ -9,6 +9,7 @@ signs also matches what lies below the path that it names, and a slash at the en
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -38,6 +39,7 @@ _CLASSES: Final[dict[bytes, frozenset[int]]] = {
 }
 _SLASH: Final = ord("/")
 _NAME: Final = rb"[^/]*"
+_FROM_SIGN: Final = re.compile(rb"[*?[\\].*", re.DOTALL)
 
 
 class Globs:
@@ -61,6 +63,16 @@ class Globs:
     def may_enter(self, folder: bytes) -> bool:
         """Whether something below this directory may match; true for the root, whose path is empty."""
         return not folder or self._folder.fullmatch(folder) is not None
+
+
+def folder_of(globs: Sequence[bytes]) -> bytes:
+    """A directory, with its slash, below which all lies that the globs match; empty where there may be more."""
+    literal = [_FROM_SIGN.sub(b"", glob.lstrip(b"/")) if b"/" in glob.rstrip(b"/") else b"" for glob in globs]
+    first, last = min(literal, default=b""), max(literal, default=b"")
+    end = 0
+    while (at := first.find(b"/", end) + 1) and last.startswith(first[:at]):
+        end = at
+    return first[:end]
 
 
 def compile(globs: Sequence[bytes]) -> Globs:  # noqa: A001 - as in re

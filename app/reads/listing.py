@@ -97,7 +97,7 @@ def _listed(
         last = scope.prefix + path_at(view, tree, position)
     begun = last
     together = () if tally.whole else (1,)
-    for block in found.blocks(scope.prefix, last):
+    for block in found.blocks(scope.start, last):
         if block is None:
             recorded = scope.whole and not (begun or scope.prefix or found.stored)
             recorder = Recorder(view, tree, found.passed, last) if recorded else None

@@ -15,6 +15,9 @@ class Scope:
 
     def __init__(self, below: bytes, paths: Sequence[bytes], globs: Sequence[bytes]) -> None:
         self.prefix = below + b"/" if below else b""
+        start = glob.folder_of(globs)
+        self.start = start if start.startswith(self.prefix) else self.prefix
+        """Below this directory lies all that is in scope."""
         self._reached: dict[bytes, bool] = {}
         self._globs = glob.compile(globs) if globs else None
         self._paths: set[bytes] | None = None
@@ -42,7 +45,7 @@ class Scope:
     @property
     def deep(self) -> bool:
         """Whether all directories are looked into, so that a walk of the tree would come by every file."""
-        return self.whole or self.enter(self.prefix + b"\1/\1/\1/\1/\1/\1/\1/\1")
+        return self.whole or self.enter(self.start + b"\1/\1/\1/\1/\1/\1/\1/\1")
 
     def reach(self, folder: bytes) -> bool:
         """Whether a walk comes to this directory (with its slash; empty for the root): all above it are entered."""

@@ -118,3 +118,44 @@ def test_as_git_pathspecs(index: Path, pieces: list[bytes]) -> None:
     theirs = git(index, "ls-files", "-z", "--", *specs).split(b"\0")[:-1]
     globs = glob.compile([text])
     assert [path for path in sorted(_files()) if globs.match(path)] == sorted(theirs)
+
+
+@pytest.mark.parametrize(
+    ("globs", "folder"),
+    [
+        ([], b""),
+        ([b"*.c"], b""),
+        ([b"name"], b""),
+        ([b"name/"], b""),
+        ([b"/name/"], b"name/"),
+        ([b"/name"], b""),
+        ([b"a/b"], b"a/"),
+        ([b"a/b/"], b"a/b/"),
+        ([b"a/b/*.c"], b"a/b/"),
+        ([b"a/**/x"], b"a/"),
+        ([b"a/b\\*/c"], b"a/"),
+        ([b"a/b[x]/c"], b"a/"),
+        ([b"a/b?/c"], b"a/"),
+        ([b"a/bc/*", b"a/bd/*"], b"a/"),
+        ([b"a/b/*", b"*.c"], b""),
+        ([b"**/a/b"], b""),
+    ],
+)
+def test_the_folder_of_globs(globs: list[bytes], folder: bytes) -> None:
+    assert glob.folder_of(globs) == folder
+    paths = [
+        b"a",
+        b"a/b",
+        b"a/b/x.c",
+        b"a/bc/d",
+        b"a/bd/d",
+        b"a/x",
+        b"a/q/x",
+        b"name",
+        b"name/x",
+        b"x/name/y",
+        b"x.c",
+        b"a/bx/c",
+    ]
+    if globs:
+        assert all(path.startswith(folder) for path in paths if glob.compile(globs).match(path))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from app.operations import LIST_TREE
@@ -112,6 +113,72 @@ def test_any_position_goes_on(repositories: Repositories, cache: Path) -> None:
         kept.forget()
         found, _ = pages(LIST_TREE, view, 1 << 60, 9, recursive=True)
         assert found == every
+
+
+ASKED: list[dict[str, Any]] = [
+    {},
+    {"sizes": True},
+    {"glob": (b"*1*",)},
+    {"glob": (b"src/**/*", b"*.md"), "sizes": True},
+    {"glob": (b"src/**/f*",)},
+    {"glob": (b"src/*/*",)},
+    {"glob": (b"**/d1/**", b"**/a*")},
+    {"path": b"src", "sizes": True},
+    {"path": b"src", "glob": (b"src/**/*1*",)},
+]
+
+
+@pytest.mark.parametrize("name", WITH_HEAD)
+def test_globs_and_pages_are_the_same(name: str, repositories: Repositories, cache: Path) -> None:
+    path = repositories[name]
+    view = open_git_dir(path)
+    top = {entry.name for entry in view.tree(view.tree_of(resolve(view, b"HEAD").oid))}
+    answers(view)
+    home = shelf._home
+    for params in (each for each in ASKED if each.get("path", b"src") in top or "path" not in each):
+        shelf.configure(None)
+        wanted = pages(LIST_TREE, open_git_dir(path), 1 << 60, recursive=True, **params)
+        shelf._home = home
+        kept.forget()
+        assert whole(LIST_TREE, view, recursive=True, **params) == wanted[0]
+        for size, visits in ((1, None), (3, None), (1 << 60, 5), (4, 3)):
+            assert pages(LIST_TREE, view, size, visits, recursive=True, **params) == wanted
+
+
+@pytest.mark.parametrize("name", ["history", "kinds", "deep", "submodules"])
+def test_a_list_goes_on_whether_there_is_a_snapshot_or_not(name: str, repositories: Repositories, cache: Path) -> None:
+    path = repositories[name]
+    view = open_git_dir(path)
+    answers(view)
+    home = shelf._home
+    rng = random.Random(3)
+    for given in ASKED[:5]:
+        params = asked(LIST_TREE, recursive=True, **given)
+        pin = tree.pin(view, params)
+        wanted = pages(LIST_TREE, view, 1 << 60, recursive=True, **given)[0]
+        for _ in range(3):
+            found: list[Any] = []
+            position: Any = None
+            while True:
+                shelf._home = rng.choice((None, home))
+                tally = Tally(rng.choice((2, 9, None)), whole=rng.random() < 0.3)
+                size = rng.randrange(1, 9)
+                rows = []
+                for row in tree.rows(view, params, pin, tally, position):
+                    kind = isinstance(row, Batch)
+                    rows.append((row.lines.split(b"\n") if isinstance(row, Batch) else [row[0]], row[-1]))
+                    assert not kind or tally.whole
+                    if len(rows) == size:
+                        break
+                for lines, after in rows:
+                    found += [orjson.loads(each if isinstance(each, bytes) else orjson.dumps(each)) for each in lines]
+                    position = orjson.loads(orjson.dumps(after() if callable(after) else after))
+                if len(rows) < size:
+                    if tally.resume is None:
+                        break
+                    position = orjson.loads(orjson.dumps(tally.resume))
+            assert found == wanted
+    shelf._home = home
 
 
 def test_damage_and_loss_are_told_of_and_made_good(
