@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import subprocess
@@ -59,6 +60,8 @@ async def race(rounds: int, tmp_path: Path, upstream: Callable[..., Upstream]) -
     for writer in writers:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"begin\n"
+    while not (await home.manifest()).ready:  # or all has moved before anybody has looked
+        await asyncio.sleep(0.01)
     for number in range(1, rounds + 1):
         move(p, number)
         time.sleep(random.uniform(0, 0.05))
