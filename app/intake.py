@@ -11,6 +11,7 @@ from pack.index import write_index
 from pack.late import HashObject
 from pack.limits import Limits
 from pack.stream import StreamParser
+from storage import fresh
 from storage.arrived import Arrived
 from storage.backend import Backend
 from storage.keeper import Keeper
@@ -85,7 +86,9 @@ async def take(
             await sink.abort()
             return None
         meter.enter("indexing")
-        return Taken(sink, await sink.finish(result, write_index(result), keeper.keep if keeper else None))
+        record = await sink.finish(result, write_index(result), keeper.keep if keeper else None)
+        fresh.keep(record.name, result.types, result.sizes)
+        return Taken(sink, record)
     except PackTruncated as error:
         await sink.abort()
         error.extra.setdefault("received", sink.size)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pack import inflate
 from pack.sidecar import BadSidecar
 from pack.table import KIND, NOTHING, ROW_BYTES, VERSION, Front, Table, measure, read_front, write_front
+from storage import fresh
 from storage.backend import NotThere
 from storage.sidecars import Piece, Put, Site, earlier, tail_pieces
 from storage.sidecars import read_front as read_stored
@@ -61,7 +62,9 @@ class TableMaker:
                 put(data)
                 packs.append((name, len(data) // ROW_BYTES, inflate.crc32(data)))
         for record in new:
-            table: Table = await site.run(partial(_measured, name=record.name))
+            table = fresh.take(record.name)
+            if table is None:
+                table = await site.run(partial(_measured, name=record.name))
             data = table.data()
             put(data)
             packs.append((record.name, len(table.sizes), inflate.crc32(data)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from app.building import build
 from app.ingest import Outcome
 from app.progress import Meter
 from pack.errors import (
@@ -23,8 +24,11 @@ from pack.errors import (
     UpstreamAuthentication,
     UpstreamError,
 )
+from pack.table import KIND, VERSION
+from storage import tablemake
 from storage.operations import Progress
-from tests.app.ingesting import House, house, is_sound, refs_of
+from storage.sidecars import key_of, made_from
+from tests.app.ingesting import NAME, OWNER, House, house, is_sound, refs_of
 from tests.support.cases import Cases
 from tests.support.generate import Repositories
 from tests.support.git import Plumbing, git, init
@@ -93,6 +97,24 @@ async def test_a_folder_gives_the_same(repositories: Repositories, home: House, 
     assert refs_of(home.git_dir) == refs_of(source)
     is_sound(home.git_dir, source)
     assert not (await home.ingest()).changed
+
+
+@pytest.mark.parametrize("name", ["linear", "packs", "kinds"])
+async def test_types_and_sizes_are_not_measured_again(
+    repositories: Repositories, upstream: Serve, home: House, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the parser has seen makes the same table as the stored packs do, and makes it once."""
+    source = repositories[name]
+    await home.register(upstream(source.parent).repo(source.name.removesuffix(".git")))
+    await home.ingest()
+    names = [record.name for record in (await home.manifest()).packs]
+    table = home.git_dir / key_of(KIND, VERSION, made_from(names))
+    monkeypatch.setattr(tablemake, "_measured", None)
+    assert await build(home.backend, None, OWNER, NAME, {KIND: None}) == [KIND]
+    seen = table.read_bytes()
+    monkeypatch.undo()
+    assert await build(home.backend, None, OWNER, NAME, {KIND: None}, anew=True) == [KIND]
+    assert table.read_bytes() == seen
 
 
 async def test_a_sync_brings_what_is_new(project: Plumbing, upstream: Serve, home: House) -> None:
