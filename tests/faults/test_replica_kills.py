@@ -160,7 +160,7 @@ class _Kills:
     async def round(self, number: int) -> None:
         old = refs_of(self.p.path)
         before = await self.kept.newest()
-        grow(self.p, number, LARGE if number % 2 else SMALL)
+        grow(self.p, number, SMALL if number % 2 else LARGE)
         new = refs_of(self.p.path)
         with self.reader.reading(old, new):
             victim = self.victims.get()

@@ -121,7 +121,7 @@ async def deaths(
         await register(backend, url, upstream(p.path.parent).repo("project"))
         for number in range(count):
             grow(p, number, LARGE)
-            before = (await kept.newest()).number
+            before = await kept.newest()
             process = start(url)
             begun(process)
             time.sleep(random.uniform(0, 0.5))
@@ -129,13 +129,14 @@ async def deaths(
             out, _ = process.communicate(timeout=240)
             after = await kept.newest()
             if process.returncode == 0:
-                assert after.number == int(out.split()[0]) == before + 1
-                await kept.holds(refs_of(p.path))
+                assert after.number == int(out.split()[0]) == before.number + 1
             else:
-                assert after.number in (before, before + 1)
+                assert after.number in (before.number, before.number + 1)
                 order = Order(Settings(store=url, allow_upstreams=("127.0.0.1",)), OWNER, NAME)
                 await run_order(backend, order, Meter())
-                await kept.holds(refs_of(p.path))
+            await kept.stands(refs_of(p.path))
+            await kept.arrived(before)
+        await kept.holds(refs_of(p.path))
         await kept.nothing_is_left_over()
         await kept.holds(refs_of(p.path))
 
