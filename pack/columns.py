@@ -29,9 +29,6 @@ class Columns:
     """
 
     def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
         self.offsets = array("Q")
         self.crcs = array("I")
         self.kinds = bytearray()
@@ -116,9 +113,8 @@ def sort_columns(
     entries = len(columns)
     columns.bases = array("I")
     oids, (offsets, crcs, sizes, types) = by_oid(
-        columns.oids, [columns.offsets, columns.crcs, columns.sizes, columns.kinds]
+        columns.oids, [columns.offsets, columns.crcs, columns.sizes, columns.kinds], spend=True
     )
-    columns.clear()
     return PackResult(
         oids=oids,
         offsets=offsets,

@@ -24,32 +24,30 @@ _TOGETHER = 1 << 15
 _WORD = 4
 
 
-def by_oid(oids: bytes | bytearray, columns: Sequence[Column]) -> tuple[bytes, list[array[int]]]:
+def by_oid(
+    oids: bytes | bytearray, columns: Sequence[Column] = (), *, spend: bool = False
+) -> tuple[bytes, list[array[int]]]:
     """The distinct oids in order, one after another, and the columns in the same order.
 
-    Of rows with the same oid the one stays that has the least number in the first column.
+    Of rows with the same oid the one stays that has the least number in the first column. With `spend` what was given
+    is empty afterwards: it goes as the result comes, for there may be millions of rows.
     """
     places, width = _places(columns)
-    apart = Struct(f"{width}s").iter_unpack
-    count = len(oids) // OID_BYTES
-    groups = [bytearray() for _ in range(256)]
-    for start in range(0, count, _TOGETHER):
-        end = min(start + _TOGETHER, count)
-        some = bytearray((end - start) * width)
-        _spread(some, 0, width, oids[start * OID_BYTES : end * OID_BYTES], OID_BYTES)
-        for number, (place, column) in enumerate(zip(places, columns, strict=True)):
-            piece = column[start:end]
-            _spread(some, place, width, piece if number else _big_endian(piece), _itemsize(column))
-        for (record,) in apart(some):
-            groups[record[0]] += record
+    given = [oids, *columns] if spend else []
+    groups = _grouped(oids, columns, places, width, given)
     records = bytearray()
+    apart = Struct(f"{width}s").iter_unpack
     for number, group in enumerate(groups):
         groups[number] = bytearray()
         records += b"".join(sorted([record for (record,) in apart(group)]))
+        del group
     _drop_repeated(records, width)
+    if not columns:
+        return bytes(records), []
     count = len(records) // width
-    sorted_oids = bytearray(count * OID_BYTES)
-    _gather(records, 0, width, sorted_oids, OID_BYTES)
+    picked = bytearray(count * OID_BYTES)
+    _gather(records, 0, width, picked, OID_BYTES)
+    sorted_oids = bytes(picked)
     result = []
     for number, (place, column) in enumerate(zip(places, columns, strict=True)):
         picked = bytearray(count * _itemsize(column))
@@ -58,7 +56,33 @@ def by_oid(oids: bytes | bytearray, columns: Sequence[Column]) -> tuple[bytes, l
         if not number and sys.byteorder == "little":
             ordered.byteswap()
         result.append(ordered)
-    return bytes(sorted_oids), result
+    return sorted_oids, result
+
+
+def _grouped(
+    oids: bytes | bytearray,
+    columns: Sequence[Column],
+    places: list[int],
+    width: int,
+    given: Sequence[bytes | Column],
+) -> list[bytearray]:
+    """The records by the first byte of their oids. What is `given` is cut off from the end as it is used."""
+    apart = Struct(f"{width}s").iter_unpack
+    groups = [bytearray() for _ in range(256)]
+    count = len(oids) // OID_BYTES
+    for start in reversed(range(0, count, _TOGETHER)):
+        end = min(start + _TOGETHER, count)
+        some = bytearray((end - start) * width)
+        _spread(some, 0, width, oids[start * OID_BYTES : end * OID_BYTES], OID_BYTES)
+        for number, (place, column) in enumerate(zip(places, columns, strict=True)):
+            piece = column[start:end]
+            _spread(some, place, width, piece if number else _big_endian(piece), _itemsize(column))
+        for (record,) in apart(some):
+            groups[record[0]] += record
+        for number, each in enumerate(given):
+            if not isinstance(each, bytes):
+                del each[start if number else start * OID_BYTES :]
+    return groups
 
 
 def oid_order(oids: bytes | bytearray) -> tuple[bytes, array[int]]:

@@ -116,7 +116,8 @@ class Arrived:
         self.awaited.discard(oid)
         self.read.add(oid)
         self.blobs.add(files)
-        if len(self.blobs) + len(self.read) > _MOST:
+        # Shrinking must be worth it, or it would be done for each tree in the end.
+        if len(self.blobs) + len(self.read) > _MOST and self.blobs.shrink() + len(self.read) > _MOST * 3 // 4:
             # Too much to remember: the trees are walked when all is there.
             for kept in (self._tips, self._passed, self.read, self.awaited, self.blobs):
                 kept.clear()

@@ -11,7 +11,7 @@ _FIRST = 1 << 18
 
 
 class Pile:
-    """What is added often lies there several times, until the pile has doubled: then it is put in order.
+    """What is added often lies there several times, until there is four times as much as at the last shrinking.
 
     `len` counts oids, repeated ones included.
     """
@@ -26,12 +26,17 @@ class Pile:
     def add(self, oids: Iterable[bytes]) -> None:
         self._oids += b"".join(oids)
         if len(self) > self._next:
-            self._oids = bytearray(self.ordered())
-            self._next = max(_FIRST, 2 * len(self))
+            self.shrink()
+
+    def shrink(self) -> int:
+        """Leave each of them once; how many they are."""
+        self._oids = bytearray(by_oid(self._oids, spend=True)[0])
+        self._next = max(_FIRST, 4 * len(self))
+        return len(self)
 
     def ordered(self) -> bytes:
         """Each of them once, in order."""
-        return by_oid(self._oids, ())[0]
+        return by_oid(self._oids)[0]
 
     def clear(self) -> None:
         self._oids = bytearray()

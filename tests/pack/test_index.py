@@ -145,6 +145,12 @@ def test_columns_follow_their_oids(rows: int) -> None:
     assert got_kinds == array("B", [kinds[row] for row in wanted])
     assert len(offsets) == len(oids)
     assert offsets == array("Q", sorted(offsets))
+    spent = bytearray().join(oids)
+    columns = [offsets, crcs, kinds]
+    assert by_oid(spent, columns, spend=True) == (names, [got, got_crcs, got_kinds])
+    assert not spent
+    assert not any(columns)
+    assert by_oid(b"".join(oids)) == (names, [])
 
 
 @pytest.mark.parametrize("asked", [0, 1, 20, 400, 3000])

@@ -21,7 +21,8 @@ def test_each_is_there_once_and_in_order(monkeypatch: pytest.MonkeyPatch, first:
         added.update(some)
         assert len(heap) >= len(added)
         if first == 4:
-            assert len(heap) <= max(4, 2 * len(added)) + 8
+            assert len(heap) <= max(4, 4 * len(added)) + 8
+    assert heap.shrink() == len(heap) == len(added)
     assert heap.ordered() == b"".join(sorted(added))
     heap.clear()
     assert len(heap) == 0
