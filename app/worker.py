@@ -142,8 +142,9 @@ class Worker:
         if len(payload) < 1 << 16:
             self.sock.sendall(header + payload)
         else:
-            self.sock.sendall(header)
-            self.sock.sendall(payload)
+            sent = self.sock.sendmsg((header, payload)) - len(header)
+            if sent < len(payload):
+                self.sock.sendall(memoryview(payload)[max(sent, 0) :])
 
     def _last(self, kind: int, request: int, payload: bytes = b"") -> None:
         sidecars = sys.modules.get("storage.sidecars")

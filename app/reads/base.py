@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Params = dict[str, Any]
 
 MAX_EXAMPLES: Final = 100
+BLOCK_BYTES: Final = 64 << 10  # NDJSON leaves in blocks of about this size
 
 # Why something that was asked for is not in the answer. Those of QUIET do not make an answer incomplete.
 REASONS: Final = ("too_large", "not_fetched", "budget", "bad_object", "rename_limit", "binary")
@@ -39,7 +40,7 @@ QUIET: Final = frozenset({"binary"})
 
 class Batch(NamedTuple):
     """Many rows at once, for lists that nobody cuts: `lines` are encoded records with a newline between them,
-    `position` continues after the last one, as that of a row.
+    `position` continues after the last one, as that of a row; None where more rows follow that are made already.
     """
 
     lines: bytes

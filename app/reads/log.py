@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from app.reads.base import Batch, Params, Row, Rows, Tally, named
+from app.reads.base import BLOCK_BYTES, Batch, Params, Row, Rows, Tally, named
 from app.reads.commit import commit_record
 from app.reads.records import lines_of
 from app.reads.revs import commit_of
@@ -41,12 +41,20 @@ def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position
     walk = Walk(view, query, resume=position, visit=tally.visit, whole=tally.whole)
     if tally.whole:
         for numbers in walk.chunks():
-            yield Batch(b"\n".join(lines_of(walk.history, numbers)), len(numbers), walk.mark())
+            yield from batches(lines_of(walk.history, numbers), walk.mark())
     else:
         for n in walk.numbers():
             yield lines_of(walk.history, (n,))[0], walk.mark()
     if walk.cut:
         tally.stop(walk.position())
+
+
+def batches(lines: list[bytes], position: Any) -> Iterator[Batch]:
+    """Batches of about a block each: long ones would wait for each other on their way, and cost fresh memory."""
+    step = max(1, BLOCK_BYTES * len(lines) // sum(map(len, lines)))
+    for at in range(0, len(lines), step):
+        part = lines[at : at + step]
+        yield Batch(b"\n".join(part), len(part), position if at + step >= len(lines) else None)
 
 
 def _followed(view: View, query: Query, tally: Tally, position: Any) -> Iterator[Row]:

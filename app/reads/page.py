@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import orjson
 
 from app.cursors import Position, seal
-from app.reads.base import Batch, ListRead, Params, Rows, Tally, tail_of
+from app.reads.base import BLOCK_BYTES, Batch, ListRead, Params, Rows, Tally, tail_of
 from storage.repository import Unopened, glance, open_view
 
 if TYPE_CHECKING:
     from pack.view import View
     from storage.repository import Handle
 
-# NDJSON leaves in blocks of about this size.
-BLOCK_BYTES: Final = 64 * 1024
 _BY_GRAPH: Final = frozenset({"log", "mergebase", "aheadbehind"})
 
 
@@ -186,7 +184,7 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
         size += length + 1
         total += length + 1
         count += number
-        last = position
+        last = position if position is not None else last
         if size >= BLOCK_BYTES:
             yield Block(b"\n".join(lines) + b"\n", run.pin, _given(last), count, commit)
             lines, size = [], 0
