@@ -84,6 +84,14 @@ def read_header(data: bytes, kind: str, version: int, derived: bytes) -> Header:
     return Header(front, tail, checksum)
 
 
+def size_of(data: bytes) -> int | None:
+    """Bytes of the whole file, as a header of any sidecar says; None where it is none."""
+    if len(data) < HEADER_BYTES or inflate.crc32(data[: _FIELDS.size]) != _CRC.unpack_from(data, _FIELDS.size)[0]:
+        return None
+    fields = _FIELDS.unpack_from(data)
+    return HEADER_BYTES + int(fields[6]) + int(fields[7]) if fields[0] == MAGIC else None
+
+
 def check_front(header: Header, front: bytes) -> None:
     """BadSidecar where these are not the bytes that the header was written for."""
     if len(front) != header.front_bytes:

@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
+from pack.sidecar import HEADER_BYTES, size_of
+
 _MODE = 0o600
 _FOLDER_MODE = 0o700
 _TRIES = 5
@@ -136,6 +138,14 @@ def block_numbers(shelf: str, name: str) -> set[int]:
         return {int(entry) for entry in os.listdir(blocks_path(shelf, name)) if entry.isdigit()}  # noqa: PTH208
     except OSError:
         return set()
+
+
+def sidecar_bytes(shelf: str, name: str) -> int | None:
+    """Bytes of a sidecar of which the first block is here, as its header says; None where it is not."""
+    data = b""
+    with contextlib.suppress(OSError), open(f"{blocks_path(shelf, name)}/0", "rb", buffering=0) as file:
+        data = file.read(HEADER_BYTES) or b""
+    return size_of(data or (pieces.get(shelf, name, 0) or b"")[:HEADER_BYTES])
 
 
 class Pieces:

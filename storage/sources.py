@@ -16,7 +16,7 @@ from typing import Protocol
 
 from pack.errors import CorruptData, StoreUnavailable
 from pack.source import Need
-from storage import cache, descriptors
+from storage import cache, descriptors, layout
 from storage.cache import Place
 from storage.descriptors import File
 
@@ -135,6 +135,8 @@ class CachedSource:
             # It may have been brought whole since.
             data = self._of_whole(name, offset, length)
             if data is None:
+                if self._is_absent(name):
+                    raise CorruptData(f"{name.rpartition('/')[2]} is no longer in the store.")
                 raise Need([(name, offset, length)])
             self._in_blocks.discard(name)
         return data
@@ -188,11 +190,13 @@ class CachedSource:
         descriptors.forget(cache.whole_path(self.shelf, name))
 
     def _size_of(self, name: str) -> int | None:
-        """Bytes of a whole file that is here."""
+        """Bytes of a whole file that is here, or of a sidecar whose beginning is."""
         with contextlib.suppress(OSError):
             return os.stat(cache.whole_path(self.shelf, name)).st_size  # noqa: PTH116
         kept = cache.pieces.get(self.shelf, name, -1)
-        return len(kept) if kept else None
+        if kept:
+            return len(kept)
+        return cache.sidecar_bytes(self.shelf, name) if name.startswith(layout.RANGED) else None
 
     def _is_absent(self, name: str) -> bool:
         """Whether the store was seen without it just now."""

@@ -30,6 +30,7 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from pack.errors import CorruptData, PackhouseError, StoreUnavailable
+from pack.sidecar import size_of
 from pack.source import Need
 from storage import cache, layout, metered, views
 from storage.backend import Backend, NotThere
@@ -123,7 +124,12 @@ class Supplier:
         for each in wanted:
             file = _File(each.file, prefix + each.file.name, shelf)
             if each.file.kind == "sidecar":
-                self._plan_sidecar(file, hand, tasks)
+                size = cache.sidecar_bytes(shelf, file.name) if each.blocks else None
+                if size is None:
+                    self._plan_sidecar(file, hand, tasks)
+                else:
+                    file = replace(file, file=replace(file.file, size=size))
+                    self._plan_blocks(file, each, (turns or {}).get(file.name, 0), hand, tasks, pieces)
             elif each.whole:
                 self._plan_whole(file, hand, tasks, pieces)
             else:
@@ -259,12 +265,20 @@ class Supplier:
         return () if stored and not hand else (file.piece(-1, data),)
 
     async def _bring_sidecar(self, file: _File, hand: bool) -> tuple[Piece, ...]:
-        """A file that need not be there, and whose size nobody knows."""
+        """A file that need not be there, and whose size nobody knows; of a large one its beginning, where that tells
+        what is in it.
+        """
         data = b""
         path = cache.whole_path(file.shelf, file.name)
         try:
             if time.monotonic() >= self.away_until:
-                data = await self._whatever(file)
+                first = self.sizes.windows[0] if file.name.startswith(layout.RANGED) else self.sizes.request
+                data = await self._whatever(file, first)
+                count = first // self.place.block
+                if count and len(data) == first < (size_of(data) or 0):
+                    return await self._keep_blocks(file, range(count), data[: count * self.place.block], hand)
+                if len(data) == first:
+                    data = await self._whatever(file, self.sizes.request, data)
         except NotThere:
             pass
         except StoreUnavailable:
@@ -277,11 +291,23 @@ class Supplier:
         return () if stored and not (hand and data) else (file.piece(-1, data),)
 
     async def _bring_blocks(self, file: _File, span: Span, hand: bool) -> tuple[Piece, ...]:
-        data = memoryview(await self._read(file, span.offset, span.length))
+        try:
+            data = await self._read(file, span.offset, span.length)
+        except (NotThere, CorruptData, StoreUnavailable):
+            if file.file.kind != "sidecar":
+                raise
+            # It is another one by now, or gone: reads can do without.
+            path = cache.absent_path(file.shelf, file.name)
+            return () if await self._in_thread(self._store, path, (b"",), 0) else (file.piece(-1, b""),)
+        return await self._keep_blocks(file, span.blocks, data, hand)
+
+    async def _keep_blocks(self, file: _File, numbers: range, whole: bytes, hand: bool) -> tuple[Piece, ...]:
+        """Put blocks of a file, which lie one after the other in `whole`, into the cache."""
+        data = memoryview(whole)
         block = self.place.block
         folder = cache.blocks_path(file.shelf, file.name)
         starts = range(0, len(data), block)
-        cut = [(number, data[at : at + block]) for number, at in zip(span.blocks, starts, strict=True)]
+        cut = [(number, data[at : at + block]) for number, at in zip(numbers, starts, strict=True)]
 
         def store() -> list[Piece]:
             left = []
@@ -296,14 +322,17 @@ class Supplier:
         self._make_room()
         return tuple(left)
 
-    async def _whatever(self, file: _File) -> bytes:
-        """All of a file of any size. NotThere."""
-        request = self.sizes.request
-        async with self._room.taken(request), self._requests:
-            data = more = await self.backend.read(file.key, 0, request)
-            while len(more) == request:
-                more = await self.backend.read(file.key, len(data), request)
+    async def _whatever(self, file: _File, most: int, data: bytes = b"") -> bytes:
+        """The first bytes of a file of any size; with what is there of it already, all of it. NotThere."""
+        async with self._room.taken(most), self._requests:
+            if not data:
+                return await self.backend.read(file.key, 0, most)
+            more = data
+            while more:
+                more = await self.backend.read(file.key, len(data), most)
                 data += more
+                if len(more) < most:
+                    break
         return data
 
     async def _get(self, file: _File) -> bytes:

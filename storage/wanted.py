@@ -106,7 +106,8 @@ def want(
         file = files.get(name)
         if file is None and name.startswith(_DERIVED):
             # No manifest names what is derived from packs; it need not be there.
-            found.append(Want(File(name, "sidecar", None, b""), True))
+            part = place.blocks(offset, length) if length and name.startswith(layout.RANGED) else ()
+            found.append(Want(File(name, "sidecar", None, b""), not part, frozenset(part)))
             continue
         if file is None:
             raise CorruptData(f"{name} is not a file of this generation.")
