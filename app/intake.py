@@ -87,7 +87,7 @@ async def take(
             return None
         meter.enter("indexing")
         record = await sink.finish(result, write_index(result), keeper.keep if keeper else None)
-        fresh.keep(record.name, result.types, result.sizes)
+        fresh.keep(record.name, result)
         return Taken(sink, record)
     except PackTruncated as error:
         await sink.abort()

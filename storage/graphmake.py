@@ -20,6 +20,7 @@ from pack.graphwrite import Commits, write_layer
 from pack.kinds import of_type
 from pack.objects import COMMIT
 from pack.sidecar import BadSidecar
+from storage import fresh
 from storage.backend import NotThere
 from storage.graphs import KIND, MAX_LAYERS
 from storage.sidecars import Piece, Put, Site, earlier, read_front, tail_pieces
@@ -58,8 +59,11 @@ class GraphMaker:
         whole = Graph([layer for _, layer in chain])
         new: list[bytes] = []
         for name in names[had:]:
-            known = site.known.get(name)
-            found = await site.run(partial(_commits, name=name)) if known is None else known
+            found = site.known.get(name)
+            if found is None:
+                found = fresh.commits(name)
+            if found is None:
+                found = await site.run(partial(_commits, name=name))
             new.extend([oid for oid in found if whole.find(oid) is None])
             site.check()
         # The layers that are not much larger than what comes upon them are made anew with it.

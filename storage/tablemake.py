@@ -62,7 +62,7 @@ class TableMaker:
                 put(data)
                 packs.append((name, len(data) // ROW_BYTES, inflate.crc32(data)))
         for record in new:
-            table = fresh.take(record.name)
+            table = fresh.table(record.name)
             if table is None:
                 table = await site.run(partial(_measured, name=record.name))
             data = table.data()

@@ -13,6 +13,7 @@ import pytest
 from app.building import build
 from app.ingest import Outcome
 from app.progress import Meter
+from pack import graph
 from pack.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -25,7 +26,7 @@ from pack.errors import (
     UpstreamError,
 )
 from pack.table import KIND, VERSION
-from storage import tablemake
+from storage import graphmake, graphs, tablemake
 from storage.operations import Progress
 from storage.sidecars import key_of, made_from
 from tests.app.ingesting import NAME, OWNER, House, house, is_sound, refs_of
@@ -100,20 +101,35 @@ async def test_a_folder_gives_the_same(repositories: Repositories, home: House, 
 
 
 @pytest.mark.parametrize("name", ["linear", "packs", "kinds"])
-async def test_types_and_sizes_are_not_measured_again(
-    repositories: Repositories, upstream: Serve, home: House, name: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "version", "module", "reads"),
+    [
+        (KIND, VERSION, tablemake, "_measured"),
+        (graphs.KIND, graph.VERSION, graphmake, "_commits"),
+    ],
+)
+async def test_what_the_parser_has_seen_is_not_read_again(
+    repositories: Repositories,
+    upstream: Serve,
+    home: House,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    version: int,
+    module: Any,
+    reads: str,
 ) -> None:
-    """What the parser has seen makes the same table as the stored packs do, and makes it once."""
+    """It makes the same sidecar as the stored packs do, and makes it once."""
     source = repositories[name]
     await home.register(upstream(source.parent).repo(source.name.removesuffix(".git")))
     await home.ingest()
     names = [record.name for record in (await home.manifest()).packs]
-    table = home.git_dir / key_of(KIND, VERSION, made_from(names))
-    monkeypatch.setattr(tablemake, "_measured", None)
-    assert await build(home.backend, None, OWNER, NAME, {KIND: None}) == [KIND]
+    table = home.git_dir / key_of(kind, version, made_from(names))
+    monkeypatch.setattr(module, reads, None)
+    assert await build(home.backend, None, OWNER, NAME, {kind: None}) == [kind]
     seen = table.read_bytes()
     monkeypatch.undo()
-    assert await build(home.backend, None, OWNER, NAME, {KIND: None}, anew=True) == [KIND]
+    assert await build(home.backend, None, OWNER, NAME, {kind: None}, anew=True) == [kind]
     assert table.read_bytes() == seen
 
 
