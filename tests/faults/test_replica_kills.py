@@ -20,7 +20,7 @@ import pytest
 from storage.open import opened
 from storage.operations import ENDS
 from tests.faults.keeping import Kept
-from tests.faults.replicas import LEASE, NAME, SLACK, Replica, refs_of
+from tests.faults.replicas import NAME, SLACK, Replica, refs_of
 from tests.faults.test_kill_ingest import grow
 from tests.faults.test_s3_kills import LARGE
 from tests.services import stores
@@ -31,6 +31,8 @@ from tests.support.upstream import Upstream
 Refs = dict[str, str]
 SMALL = 100_000
 PAUSE = 0.05
+LEASE = 3.0
+"""Of those who are killed: that they are dead is to be known soon."""
 
 
 class Reader:
@@ -96,9 +98,8 @@ class Victims:
 
     def _start(self) -> Replica:
         self._count += 1
-        return Replica(
-            self._folder / f"victim{self._count}", self._url, self._folder / "victim-cache", read_workers="1"
-        )
+        folder, cache = self._folder / f"victim{self._count}", self._folder / "victim-cache"
+        return Replica(folder, self._url, cache, read_workers="1", lease_seconds=str(LEASE))
 
     def get(self) -> Replica:
         return self._next.result()
@@ -120,7 +121,6 @@ async def kills(store: str, count: int, folder: Path, upstream: Callable[..., Up
     p = Plumbing(init(folder / "up" / f"{NAME}.git"))
     source = upstream(p.path.parent).repo(NAME)
     victims = Victims(folder, url)
-    # What lives may be late on a busy machine; what is dead is to be known soon.
     other = Replica(folder / "other", url, folder / "other-cache", read_workers="1", lease_seconds="60")
     try:
         async with opened(url, folder / "spool") as backend:
