@@ -168,6 +168,8 @@ async def _derive(order: Order, backend: Backend, supplier: Supplier | None, par
 
     try:
         await join(backend, supplier, order.settings, order.owner, order.name, parent.check)
+        if not order.settings.make_sidecars:
+            return
         lately = partial(listed_lately, order.settings, backend.url)
         await build(backend, supplier, order.owner, order.name, lately=lately, check=parent.check, failed=failed)
         await warm(backend, supplier, order.settings, order.owner, order.name, parent.check)

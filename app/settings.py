@@ -58,6 +58,9 @@ class Settings(BaseSettings):
     answer_cache_bytes: ByteSize = Field(
         ByteSize(16 << 20), ge=0, description="complete answers kept by a process; 0 for none"
     )
+    make_sidecars: bool = Field(
+        True, description="make the sidecars that reads find missing, and those of what was ingested here"
+    )
     snapshot_tips: int = Field(
         4, ge=0, le=100, description="tips listed lately that the snapshot in the store has beside HEAD"
     )

@@ -49,7 +49,9 @@ class Sidecars:
             self.take(wants)
 
     def take(self, wants: Iterable[Want]) -> None:
-        """Have these made, unless they were tried just now."""
+        """Have these made, unless they were tried just now, or are left to other nodes."""
+        if not self.settings.make_sidecars:
+            return
         now = time.monotonic()
         for want in wants:
             key = (want.owner, want.name, want.pack_set)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.services import stores
 from tests.support.cases import Cases
+from tests.support.derived import STATES, bring_with
 from tests.support.generate import Repositories
 from tests.support.service import Repo, Running, bring
 from tests.support.upstream import Upstream
@@ -47,9 +48,13 @@ def upstream() -> Iterator[Callable[..., Upstream]]:
 class Served:
     """The service of a session: `served.repo(name)` is a generated repository, `served.case(name)` one of a case."""
 
-    def __init__(self, running: Running, repositories: Repositories, cases: Cases, store: str) -> None:
+    def __init__(
+        self, running: Running, repositories: Repositories, cases: Cases, store: str, sidecars: str, folder: Path
+    ) -> None:
         self.running = running
         self.store = store
+        self._sidecars = sidecars
+        self._folder = folder
         self._repositories = repositories
         self._cases = cases
         self._brought: set[str] = set()
@@ -57,7 +62,10 @@ class Served:
     def bring(self, name: str, path: Path) -> Repo:
         """The repository at `path`, ingested once."""
         if name not in self._brought:
-            bring(self.store, name, path)
+            if self._sidecars:
+                bring_with(self._sidecars, self.store, name, path, self._folder)
+            else:
+                bring(self.store, name, path)
             self._brought.add(name)
         return self.running.repo(name)
 
@@ -73,14 +81,16 @@ class Served:
 def served(tmp_path_factory: pytest.TempPathFactory, repositories: Repositories, cases: Cases) -> Iterator[Served]:
     """A running service for reads; every repository is ingested when it is first asked for.
 
-    Its store is a folder, or one on the server that PACKHOUSE_TEST_STORE names (`tests.services.stores`).
+    Its store is a folder, or one on the server that PACKHOUSE_TEST_STORE names (`tests.services.stores`). Sidecars are
+    made by the service when reads want them, unless PACKHOUSE_TEST_SIDECARS names a state that they are to be left in
+    (`tests.support.derived`).
     """
     folder = tmp_path_factory.mktemp("served")
     name = os.environ.get("PACKHOUSE_TEST_STORE", "file")
-    if name == "file":
-        running, store = Running(folder / "store"), str(folder / "store")
-    else:
-        store = stores.url(name, f"served-{secrets.token_hex(8)}")
-        running = Running(folder / "store", at=store, cache_dir=str(folder / "cache"))
-    yield Served(running, repositories, cases, store)
+    sidecars = os.environ.get("PACKHOUSE_TEST_SIDECARS", "")
+    assert sidecars in ("", *STATES)
+    settings = {"make_sidecars": "false"} if sidecars else {}
+    store = str(folder / "store") if name == "file" else stores.url(name, f"served-{secrets.token_hex(8)}")
+    running = Running(folder / "store", at=store, cache_dir=str(folder / "cache"), **settings)
+    yield Served(running, repositories, cases, store, sidecars, folder)
     running.stop()

@@ -76,6 +76,25 @@ def test_what_is_missing_is_made_and_made_again(store: Path) -> None:
         running.stop()
 
 
+def test_none_are_made_where_that_is_left_to_others(store: Path) -> None:
+    running = Running(store, make_sidecars="false")
+    try:
+        expected = answers(running.repo(NAME))
+        time.sleep(1)
+        assert answers(running.repo(NAME)) == expected
+        assert not told(running)
+        assert not graphs(store)
+    finally:
+        running.stop()
+    running = Running(store)
+    try:
+        assert answers(running.repo(NAME)) == expected
+        until(lambda: len(told(running)) == 1)
+        assert graphs(store)
+    finally:
+        running.stop()
+
+
 def test_damage_between_restarts(store: Path) -> None:
     running = Running(store)
     try:
