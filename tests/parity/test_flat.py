@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 import orjson
 import pytest
 
+from app.lately import listed_lately
 from app.operations import LIST_TREE
 from app.reads import flat, kept, tree
 from app.reads.base import Batch, Tally
+from app.settings import Settings
 from pack import snapshot
 from pack.revision import resolve
 from pack.view import View
@@ -298,3 +301,18 @@ def test_a_later_tree_that_is_listed_at_once(
     shelf.settle()
     assert not caplog.records
     assert len(files(cache, "flat")) >= 1
+
+
+def test_what_was_listed_lately_is_known(repositories: Repositories, cache: Path) -> None:
+    view = open_git_dir(repositories["history"])
+    trees = [view.tree_of(resolve(view, rev).oid) for rev in (b"HEAD", b"HEAD~3")]
+    settings = Settings(cache_dir=cache, snapshot_tips=2)
+    assert listed_lately(settings, "file:///store", view.namespace) == ([], 2)
+    for rev in (b"HEAD", b"HEAD~3"):
+        whole(LIST_TREE, view, rev=rev, recursive=True)
+        shelf.settle()
+    for number in range(2):
+        (path,) = (cache / "data").rglob(f"flat-{trees[number].hex()}-index")
+        os.utime(path, (1000 + number, 1000 + number))
+    assert listed_lately(settings, "file:///store", view.namespace) == (trees[::-1], 2)
+    assert listed_lately(settings, "file:///other", view.namespace) == ([], 2)
