@@ -1,12 +1,13 @@
 """The lines in which one pattern matches, and all its matches there.
 
-Three ways to the same lines: literal text is found byte by byte; a pattern that holds literal text is tried only on
-lines that hold it; any other runs over the whole buffer.
+Three ways to the same lines: literal text is found byte by byte, where case is ignored and lines are many in a copy of
+small letters; a pattern that holds literal text is tried only on lines that hold it; any other runs over the buffer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from pack.pattern import Pattern, Span
@@ -14,6 +15,8 @@ from pack.pattern import Pattern, Span
 MAX_COLUMNS: Final = 1000
 # To find all matches of a line is quadratic in the worst case: this bounds the bytes that one line may have looked at.
 _LINE_WORK: Final = 64 << 20
+_FEW: Final = 16  # lines of a file from which on a copy in small letters is worth making
+_MAX_COPY: Final = 8 << 20
 
 # (start of the line, number of the pattern, end of the line without its newline, the one match or a list of them,
 # whether there may be more); matches are offsets into the line.
@@ -26,12 +29,15 @@ def lines(pattern: Pattern, number: int, buffer: bytes, pos: int, end: int) -> I
         return _by_word(pattern, number, buffer, pos, end)
     if pattern.needle is not None:
         return _by_literal(pattern.needle, number, buffer, pos, end)
+    if pattern.folded is not None:
+        return _by_folded(pattern, pattern.folded, number, buffer, pos, end)
     if pattern.part is not None:
         return _by_part(pattern, pattern.part, number, buffer, pos, end)
     return _by_pattern(pattern, number, buffer, pos, end)
 
 
-def _by_literal(needle: bytes, number: int, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
+def _by_literal(needle: bytes, number: int, buffer: bytes, pos: int, end: int, shift: int = 0) -> Iterator[Line]:
+    """`shift` is added to all offsets into the buffer."""
     size = len(needle)
     find = buffer.find
     backwards = buffer.rfind
@@ -44,7 +50,7 @@ def _by_literal(needle: bytes, number: int, buffer: bytes, pos: int, end: int) -
         right = left + size
         following = find(needle, right, end)
         if not 0 <= following < pos:
-            yield start, number, pos, (left - start, right - start), False
+            yield start + shift, number, pos + shift, (left - start, right - start), False
             left = following
             continue
         columns = [(left - start, right - start)]
@@ -57,7 +63,21 @@ def _by_literal(needle: bytes, number: int, buffer: bytes, pos: int, end: int) -
                 break
             columns.append((left - start, left - start + size))
             left = find(needle, left + size, end)
-        yield start, number, pos, columns, cut
+        yield start + shift, number, pos + shift, columns, cut
+
+
+def _by_folded(pattern: Pattern, folded: bytes, number: int, buffer: bytes, pos: int, end: int) -> Iterator[Line]:
+    found = _by_pattern(pattern, number, buffer, pos, end)
+    if end - pos > _MAX_COPY:
+        yield from found
+        return
+    few = 0
+    for line in islice(found, _FEW):
+        yield line
+        few += 1
+        pos = line[2] + 1
+    if few == _FEW and pos < end:
+        yield from _by_literal(folded, number, buffer[pos:end].lower(), 0, end - pos, pos)
 
 
 def _by_part(pattern: Pattern, part: bytes, number: int, buffer: bytes, pos: int, end: int) -> Iterator[Line]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from ctypes import CDLL, c_char_p, c_size_t, c_void_p, cast
 from typing import Any, Final
 
 import re2
@@ -22,10 +23,22 @@ _MEMORY: Final = 16 << 20  # of one compiled pattern, in bytes
 _TRIED: Final = 1000  # lines without a match before the use of `part` is judged
 _WORTH: Final = 2000  # bytes that must be passed over for each of them
 
+_LONG: Final = 8  # bytes of text from which on `memmem` is the faster one
+
+_memmem: Any
+try:
+    _memmem = CDLL(None).memmem
+    _memmem.restype = c_void_p
+    _memmem.argtypes = [c_void_p, c_size_t, c_char_p, c_size_t]
+except (OSError, AttributeError, TypeError):  # not in every C library
+    _memmem = None
+
 Span = tuple[int, int]
 Find = Callable[[bytes, int, int], "Span | None"]
 
 _SIGNS: Final = frozenset(rb"\.+*?()|[]{}^$")
+# K and S are letters beyond ASCII as well when case is ignored: the sign of Kelvin and the long s.
+_FOLDS_ALONE: Final = re.compile(rb"[\x00-JL-RT-jl-rt-\x7f]+").fullmatch
 _NON_WORD: Final = re.compile(rb"[^0-9A-Za-z_]")
 _WORD: Final = bytes(chr(value).isascii() and (chr(value).isalnum() or value == 0x5F) for value in range(256))
 
@@ -45,7 +58,8 @@ class Pattern:
 
     `text` is what was asked for; `find(buffer, pos, end)` its first match there, or None. `seek` is for long stretches
     without a match: it finds the first one, or something in a line before it or in its line. `needle` is the text where
-    it is compared byte by byte; `part` is literal text that every match holds, where there is some worth looking for.
+    it is compared byte by byte; `folded` is that text in small letters, where it matches whatever is the same in small
+    letters and nothing else; `part` is literal text that every match holds, where there is some worth looking for.
     """
 
     def __init__(self, text: bytes, *, fixed: bool = False, ignore_case: bool = False, word: bool = False) -> None:
@@ -63,6 +77,7 @@ class Pattern:
         self.ignore_case = ignore_case
         self.needle = text if fixed and not ignore_case else None
         self.source = re2.escape(text) if fixed else _by_line(text)
+        self.folded = text.lower() if fixed and ignore_case and _FOLDS_ALONE(text) else None
         self.part: bytes | None = None
         self._fruitless = self._passed = 0
         self._longest: Find | None = None
@@ -151,10 +166,28 @@ def _literal(text: bytes) -> Find:
 
 def _seeker(text: bytes) -> Find:
     """As `_literal`, faster where the text is rare."""
+    if len(text) >= _LONG and _memmem is not None:
+        return _skipper(text, _memmem)
     try:
         return _finder(_compile(text, re2.escape(text), False, False))
     except BadPattern:  # not UTF-8
         return _literal(text)
+
+
+def _skipper(text: bytes, memmem: Any) -> Find:
+    """The C library skips about as many bytes as long text has, whichever they are; RE2 stops at every byte of text
+    that begins alike.
+    """
+    size = len(text)
+
+    def find(buffer: bytes, pos: int, end: int) -> Span | None:
+        if end - pos < size:
+            return None
+        start: int = cast(c_char_p(buffer), c_void_p).value or 0
+        found = memmem(start + pos, end - pos, text, size)
+        return None if found is None else (found - start, found - start + size)
+
+    return find
 
 
 def _by_line(text: bytes) -> bytes:

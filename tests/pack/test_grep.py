@@ -72,6 +72,56 @@ def test_columns_are_bytes_of_the_raw_line() -> None:
     assert search(b"aaaa\n", "aa", fixed=True)[0].columns == [(0, 2), (2, 4)]
 
 
+FOLDS = st.lists(
+    st.sampled_from(
+        ["Import", "imPORT", "import", "İmport", "ımport", "im", "port", "ſ", "K", "é", " ", "\n", "\n", "\r"]
+    ),
+    max_size=400,
+)
+
+
+@given(FOLDS.map(lambda pieces: "".join(pieces).encode()), st.sampled_from(["Import", "im", "T I", "s", "k"]))
+@settings(max_examples=150, deadline=None)
+def test_many_lines_in_either_case_are_those_of_the_pattern(text: bytes, literal: str) -> None:
+    # A class of one letter is no text that could be compared in small letters.
+    pattern = f"(?:{literal[0]}){re.escape(literal[1:])}"
+    mine, theirs = (search(text, each, ignore_case=True) for each in (literal, pattern))
+    assert mine == theirs
+
+
+@pytest.mark.parametrize("literal", ["K", "sum", "Skip"])
+def test_letters_that_others_fold_to_are_not_compared_in_small_letters(literal: str) -> None:
+    assert Pattern(literal.encode(), fixed=True, ignore_case=True).folded is None
+    text = (
+        "x\n" * 3 + literal.replace("K", "\u212a").replace("S", "\u017f").replace("s", "\u017f") + "\n"
+    ).encode() * 40
+    assert lines(text, literal, fixed=True, ignore_case=True) == [*range(4, 161, 4)]
+
+
+def test_small_letters_are_those_of_many_lines_only() -> None:
+    pattern = Pattern(b"a.B", fixed=True, ignore_case=True)
+    assert pattern.folded == b"a.b"
+    text = b"A.b and a.B\nnone\naxb\n" * 50 + b"a.B"
+    found = [(hit.line, hit.columns) for hit in search(text, "a.B", fixed=True, ignore_case=True)]
+    assert found == [*((line, [(0, 3), (8, 11)]) for line in range(1, 151, 3)), (151, [(0, 3)])]
+    long = b"x\n" * 40 + b"a.b" * (MAX_COLUMNS + 1) + b"\nA.B\n"
+    text = b"A.B\n" * 40 + long
+    *_, cut, last = search(text, "a.b", fixed=True, ignore_case=True)
+    assert (cut.line, len(cut.columns), cut.cut) == (81, MAX_COLUMNS, True)
+    assert (last.line, last.columns, last.cut) == (82, [(0, 3)], False)
+
+
+@given(st.binary(max_size=200), st.integers(0, 220), st.integers(0, 220))
+@settings(max_examples=200, deadline=None)
+def test_long_text_is_sought_where_it_is(noise: bytes, pos: int, end: int) -> None:
+    text = b"needle in hay"
+    buffer = noise[:90] + text + noise[90:] + text
+    seek = Pattern(text, fixed=True).seek
+    pos, end = sorted((min(pos, len(buffer)), min(end, len(buffer))))
+    at = buffer.find(text, pos, end)
+    assert seek(buffer, pos, end) == (None if at < 0 else (at, at + len(text)))
+
+
 def test_words() -> None:
     text = b"foo\nfoobar\nfoo_ foo\n-foo-\nfoofoo\nfoo\xc3\xa9\n"
     assert lines(text, "foo", fixed=True, word=True) == [1, 3, 4, 6]
