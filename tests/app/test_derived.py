@@ -59,6 +59,7 @@ def answers(repo: Repo) -> list[Any]:
         [entry["last_commit"]["oid"] for entry in repo.json("/tree", last_commit=True, limit=salt)["entries"]],
         repo.stream("/tree", recursive=True, sizes=True)[0],
         repo.stream("/tree", rev="HEAD~7", recursive=True, sizes=True)[0],
+        repo.pages("/tree", "entries", rev="HEAD~40", recursive=True, sizes=True, limit=salt),
         repo.stream("/grep", pattern="a", max_per_file=salt)[0],
     ]
 
