@@ -102,6 +102,10 @@ def is_ref_name(name: bytes) -> bool:
     return name == b"HEAD" or (name.startswith(b"refs/") and len(name) > len(b"refs/") and not _BAD_NAME.search(name))
 
 
+class NullRef(UpstreamProtocol):
+    """A ref is listed with the null id. git does so for one that is deleted while it lists."""
+
+
 class _Refs:
     """Collects refs and refuses what cannot be."""
 
@@ -112,7 +116,7 @@ class _Refs:
 
     def add(self, ref: AdvertisedRef) -> None:
         if ref.oid == NULL_OID:
-            raise UpstreamProtocol(f"the ref {clean(ref.name)} has the null id")
+            raise NullRef(f"the ref {clean(ref.name)} has the null id")
         if not is_ref_name(ref.name):
             self.ignored.append(ref.name)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, Self
 
 import httpx
@@ -17,7 +17,7 @@ from app.fetch.credentials import Credential
 from app.fetch.guard import Policy
 from app.fetch.timeouts import Retries, Timeouts
 from app.fetch.transport import Transport
-from pack.advertisement import Advertisement, AdvertisementParser, LsRefsParser
+from pack.advertisement import Advertisement, AdvertisementParser, LsRefsParser, NullRef
 from pack.errors import (
     UnsupportedUpstream,
     UpstreamAuthentication,
@@ -35,6 +35,8 @@ REFS_BYTES: Final = 256 << 20  # of a list of refs, unpacked
 NEGOTIATION_BYTES: Final = 16 << 20  # of a round's answer before its pack begins
 BUSY: Final = frozenset({502, 503, 504})
 _RETRIED: Final = frozenset({"connect", "tls", "answer"})
+_MOVED_PAUSES: Final = (0.1, 0.5)
+"""Seconds before refs that moved while they were listed are listed again."""
 _ADVERTISEMENT: Final = "application/x-git-upload-pack-advertisement"
 _REQUEST: Final = "application/x-git-upload-pack-request"
 _RESULT: Final = "application/x-git-upload-pack-result"
@@ -102,7 +104,17 @@ class Upstream:
         await self._transport.aclose()
 
     async def list_refs(self, prefixes: Sequence[bytes] = ()) -> Advertisement:
-        """The refs whose names begin with one of `prefixes` (all of them for none), and HEAD."""
+        """The refs whose names begin with one of `prefixes` (all of them for none), and HEAD.
+
+        They are asked for again where they moved meanwhile.
+        """
+        for pause in _MOVED_PAUSES:
+            with suppress(NullRef):
+                return await self._listed(prefixes)
+            await asyncio.sleep(pause)
+        return await self._listed(prefixes)
+
+    async def _listed(self, prefixes: Sequence[bytes]) -> Advertisement:
         advertised = await self._discover(again=True)
         if advertised.version == 2:
             body = ls_refs_request(advertised.capabilities, self._agent.encode(), prefixes)

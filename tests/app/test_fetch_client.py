@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -358,6 +359,22 @@ async def test_a_busy_server_is_asked_again(cases: Cases, upstream: Start) -> No
     listed, _ = await clone(server.repo("h11"))
     assert len(listed.refs) == 4
     assert [r.method for r in server.requests] == ["GET", "GET", "GET", "POST", "POST"]
+
+
+@pytest.mark.parametrize("v0", [False, True])
+async def test_a_ref_that_goes_while_it_is_listed(cases: Cases, upstream: Start, v0: bool) -> None:
+    """git lists it with the null id."""
+
+    def gone(piece: bytes) -> bytes:
+        return re.sub(rb"[0-9a-f]{40}( refs/heads/)", b"0" * 40 + rb"\1", piece, count=1)
+
+    moving = Fault(GET if v0 else POST, times=2, rewrite=gone)
+    server = upstream(cases["h11"].root, v0=v0, faults=[moving])
+    listed, _ = await clone(server.repo("h11"))
+    assert len(listed.refs) == 4
+    server = upstream(cases["h11"].root, v0=v0, faults=[Fault(moving.pattern, rewrite=gone)])
+    with pytest.raises(UpstreamProtocol, match="null id"):
+        await clone(server.repo("h11"))
 
 
 async def test_a_connection_that_breaks_before_the_answer_is_made_anew(cases: Cases, upstream: Start) -> None:
