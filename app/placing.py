@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from app.operations import Operation
-from app.reads.base import Params
+from app.reads.base import HISTORIES, Params
 from pack.order import AUTHOR_DATE, DEFAULT
 from pack.revision import locate
 
@@ -64,7 +64,7 @@ def by_graph(operation: Operation, params: Params, commits: int) -> bool:
     for what reads them: filters and paths.
     """
     short = commits <= LOOP_GRAPH
-    if not commits or operation.module not in ("log", "mergebase", "aheadbehind"):
+    if not commits or operation.module not in HISTORIES:
         return False
     if operation.module == "aheadbehind":
         return short and len(params["head"]) <= LOOP_HEADS and not _searches((params["base"], *params["head"]))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Params = dict[str, Any]
 
 MAX_EXAMPLES: Final = 100
+HISTORIES: Final = frozenset({"log", "mergebase", "aheadbehind"})  # modules of reads that the commit graph may answer
 BLOCK_BYTES: Final = 64 << 10  # NDJSON leaves in blocks of about this size
 
 # Why something that was asked for is not in the answer. Those of QUIET do not make an answer incomplete.

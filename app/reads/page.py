@@ -7,19 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from app.cursors import Position, seal
-from app.reads.base import BLOCK_BYTES, Batch, ListRead, Params, Rows, Tally, tail_of
+from app.reads.base import BLOCK_BYTES, HISTORIES, Batch, ListRead, Params, Rows, Tally, tail_of
 from storage.repository import Unopened, glance, open_view
 
 if TYPE_CHECKING:
     from pack.view import View
     from storage.repository import Handle
-
-_BY_GRAPH: Final = frozenset({"log", "mergebase", "aheadbehind"})
 
 
 @dataclass(frozen=True)
@@ -230,7 +228,7 @@ def _lightly(read: Callable[[View, Request], Answer], request: Request) -> Answe
 def _light(request: Request) -> View | None:
     """The view without its packs, where the commit graph or a snapshot is likely to answer alone; or it is Unopened."""
     by_snapshot = request.module == "tree" and request.params["recursive"] and not request.params["last_commit"]
-    if request.module not in _BY_GRAPH and not by_snapshot:
+    if request.module not in HISTORIES and not by_snapshot:
         return None
     view = glance(request.handle)
     if by_snapshot:

@@ -12,6 +12,7 @@ from storage import views
 from storage.backend import Backend
 from storage.open import open_backend
 from tests.services import stores
+from tests.support.history import History
 
 
 def _file(folder: Path) -> Backend:
@@ -26,6 +27,18 @@ def _at(store: str) -> Callable[[Path], Backend]:
 
 
 BACKENDS: dict[str, Callable[[Path], Backend]] = {"file": _file, **{name: _at(name) for name in stores.STORES}}
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Backend:
+    """An empty store in a folder."""
+    return _file(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Commits that are brought in some at a time."""
+    return History(tmp_path_factory.mktemp("history") / "r.git", 1, 120)
 
 
 @pytest.fixture(params=sorted(BACKENDS))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from pack.walk import log
 from storage import compaction, graphs, pathmake, paths, views
 from storage.backend import Backend
 from storage.graphmake import GraphMaker
-from storage.open import open_backend
 from storage.pathmake import PathMaker
 from storage.repository import Handle, Repositories, open_view
 from storage.sidecars import BUILT, THERE, Site, build, key_of, made_from, wanted
@@ -31,21 +29,11 @@ from tests.support.history import History
 MAKER = PathMaker()
 
 
-@pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> History:
-    return History(tmp_path_factory.mktemp("history") / "r.git", 1, 120)
-
-
 @pytest.fixture(autouse=True)
 def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(paths, "_LOOK_SECONDS", 0.0)
     wanted()
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Backend:
-    return open_backend((tmp_path / "store").as_uri())
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,6 @@ from storage import graphs, layout, sidecars, views
 from storage.backend import Backend, NotThere
 from storage.graphmake import GraphMaker
 from storage.makers import MAKERS
-from storage.open import open_backend
 from storage.repository import Handle, Repositories, open_view
 from storage.sidecars import BUILT, BUSY, THERE, Put, Site, build, key_of, made_from, wanted
 from storage.supply import supplying
@@ -31,20 +29,10 @@ from tests.support.history import History
 MAKER = GraphMaker()
 
 
-@pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> History:
-    return History(tmp_path_factory.mktemp("history") / "r.git", 1, 120)
-
-
 @pytest.fixture(autouse=True)
 def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "_LOOK_SECONDS", 0.0)
     wanted()
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Backend:
-    return open_backend((tmp_path / "store").as_uri())
 
 
 @asynccontextmanager

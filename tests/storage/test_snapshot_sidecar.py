@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from pack.snapshot import KIND, VERSION, Row
 from pack.view import View
 from storage import compaction, publish, snapmake, snapshots, views
 from storage.backend import Backend
-from storage.open import open_backend
 from storage.publish import Won
 from storage.repository import Handle, Repositories, open_view
 from storage.sidecars import BUILT, THERE, Listed, Site, build, key_of, made_from, read_front, wanted
@@ -31,22 +29,12 @@ from tests.support.history import History
 MAKER = SnapshotMaker()
 
 
-@pytest.fixture(scope="module")
-def history(tmp_path_factory: pytest.TempPathFactory) -> History:
-    return History(tmp_path_factory.mktemp("history") / "r.git", 1, 120)
-
-
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(snapmake, "BLOCK_ROWS", 1)
     monkeypatch.setattr(snapmake, "_SMALL", 0)
     wanted()
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Backend:
-    return open_backend((tmp_path / "store").as_uri())
 
 
 @pytest.fixture
