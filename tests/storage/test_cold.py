@@ -105,6 +105,13 @@ async def test_a_cold_read(small: Node, path: str, params: dict[str, Any], most:
     assert await ask(small, path, params) == 1
 
 
+async def is_made(small: Node, kind: str, path: str, **params: Any) -> None:
+    """Wait until a sidecar is there, which this read wants."""
+    await small.get("r", path, **params)
+    while not list(small.backend.root.rglob(f"{kind}-*[0-9]")):
+        await asyncio.sleep(0.05)
+
+
 @pytest.mark.parametrize(
     ("path", "params"),
     [
@@ -116,9 +123,7 @@ async def test_a_cold_read(small: Node, path: str, params: dict[str, Any], most:
 )
 async def test_histories_need_no_packs(small: Node, source: Path, path: str, params: dict[str, Any]) -> None:
     """What refs and the commit graph know is answered by these; anything else opens the packs, to the same answer."""
-    await small.get("r", "/log", rev="main")  # which has the graph made where it is not there yet
-    while not list(small.backend.root.rglob("graph-*")):
-        await asyncio.sleep(0.05)
+    await is_made(small, "graph", "/log", rev="main")
     small.cold()
     answer = await small.get("r", path, **params)
     brought = {key.rpartition("/")[2].partition("-")[0] for method, key in small.backend.take() if method == "read"}
@@ -150,6 +155,7 @@ def _facts(document: Any) -> Any:
 
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
 async def test_files_are_listed_without_packs(small: Node, source: Path, accept: str) -> None:
+    await is_made(small, "snapshot", "/tree", rev="main", recursive=True)
     whole = git(source, "ls-tree", "-r", "--name-only", "main").decode().split()
     asked: list[dict[str, Any]] = [{}, {"sizes": True}, {"glob": ["*3.txt"]}, {"limit": 40, "sizes": True}]
     for params in asked:
