@@ -26,6 +26,7 @@ from app.settings import Settings, load
 from app.sidecars import Sidecars
 from app.store import open_store
 from app.tokens import Tokens
+from app.turns import take_short_turns
 from app.workers import Pool
 from storage import views
 from storage.open import prepare
@@ -73,6 +74,7 @@ class Service:
 
     async def start(self) -> None:
         """Prove the store, start the workers. StoreUnavailable where the store does not do what is relied on."""
+        take_short_turns()
         await prepare(self.backend)
         self.cursor_key = await cursor_key(self.backend)
         views.configure(object_cache_bytes=self.settings.object_cache_bytes)

@@ -87,7 +87,7 @@ class Settings(BaseSettings):
     read_max: float = Field(3600.0, gt=0, description="the longest life of one streamed answer")
     read_visits: int = Field(10_000_000, ge=1000, description="entries that one page may look at")
     worker_bytes: ByteSize = Field(ByteSize(1 << 30), ge=64 << 20, description="a read process above this is replaced")
-    nice: int = Field(10, ge=0, le=19, description="niceness of read and ingest processes")
+    nice: int = Field(19, ge=0, le=19, description="niceness of read and ingest processes")
 
     ingests: int = Field(2, ge=1, le=64, description="ingests at a time and serving process")
     ingest_queue: int = Field(1000, ge=0, description="ingests that may wait")

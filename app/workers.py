@@ -146,7 +146,7 @@ class Pool:
         self,
         processes: int,
         *,
-        nice: int = 10,
+        nice: int = 19,
         deadline: float = 60.0,
         queue: int = 256,
         lifetime: float = 3600.0,
