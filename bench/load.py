@@ -111,8 +111,9 @@ def measure(repository: Repository, running: Service, other: str, rounds: int, s
     part = Part(
         "64 connections, searches and an ingest",
         f"A service of {PROCESSES} processes. A connection to each of them asks point reads one after another "
-        f"({', '.join(sorted({name for name, _ in probes}))}), {PROBE_PAUSE * 1000:g} ms apart, for {seconds:g} s: "
-        f"from a process that waits little for a processor, first on an idle service, then while {CONNECTIONS} other connections read (points, trees, logs, diffs, "
+        f"({', '.join(sorted({name for name, _ in probes}))}), {PROBE_PAUSE * 1000:g} ms apart, for {seconds:g} s, "
+        "from a process that waits little for a processor: "
+        f"first on an idle service, then while {CONNECTIONS} other connections read (points, trees, logs, diffs, "
         f"searches; each pauses {pause * 1000:g} ms on average), {SEARCHERS} more search without pause, and another "
         f"repository is ingested again and again. {rounds} rounds. All answers are compared. The loop's longest block "
         "is that of a /livez without the time that processes waited for a processor. "
