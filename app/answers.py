@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -15,7 +15,7 @@ from urllib.parse import quote
 import anyio.to_thread
 import orjson
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from app import cursors, placing, problems
 from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, OID, headers_of
@@ -26,6 +26,7 @@ from app.questions import Question, ask
 from app.reads import page, raw
 from app.reads.raw import Found
 from app.receipts import Receipt
+from app.streamed import Streamed
 from app.tokens import Bearer, Verb
 from pack.errors import BadParameter, CorruptObject, CursorExpired, ObjectNotFound, RepoNotFound
 from pack.history import History
@@ -239,33 +240,40 @@ class Reads:
         return _json(handle, found, etag, cache, receipt)
 
     async def _ndjson(self, request: Request, work: page.Request, cache: str, receipt: Receipt, etag: str) -> Response:
+        work = replace(work, bare=request.method == "HEAD")
         blocks = self._blocks(work)
         first = await anext(blocks)
         whole = work.limit is None and work.max_bytes is None
         headers = _stream_headers(work.handle, first.commit, cache, whole)
-        if request.method == "HEAD":
-            await blocks.aclose()
+        if work.bare:
             return Response(headers=headers, media_type=NDJSON)
         # The same is seldom searched for twice.
         keeping = Keeping(self._kept, etag, first.commit, whole and work.position is None and work.module != "grep")
 
-        async def body() -> AsyncIterator[bytes]:
+        def given(block: page.Block) -> bytes:
+            if block.end is None:
+                keeping.add(block.data)
+                return block.data
+            data = block.data + orjson.dumps(block.end)[:-1]
+            if block.end["complete"]:
+                keeping.end(data)
+            return data + _receipt(receipt)
+
+        if first.end is not None:
+            await blocks.aclose()
+            return Response(given(first), 200, headers, NDJSON)
+
+        async def body() -> AsyncGenerator[bytes, None]:
             try:
                 async with aclosing(blocks):
+                    yield given(first)
                     async for block in blocks:
-                        if block.end is None:
-                            keeping.add(block.data)
-                            yield block.data
-                        else:
-                            data = block.data + orjson.dumps(block.end)[:-1]
-                            if block.end["complete"]:
-                                keeping.end(data)
-                            yield data + _receipt(receipt)
+                        yield given(block)
             except Exception as error:
                 log.warning("a stream of %s ended early: %s", work.module, error)
                 yield orjson.dumps({"end": True, "complete": False, "error": problems.problem(error)}) + b"\n"
 
-        return StreamingResponse(body(), headers=headers, media_type=NDJSON)
+        return Streamed(body(), 200, headers, NDJSON)
 
     async def _blocks(self, work: page.Request) -> AsyncGenerator[page.Block, None]:
         """The blocks of a stream from a worker, begun again in its middle when bytes had to be brought first."""
@@ -277,10 +285,10 @@ class Reads:
             try:
                 async with aclosing(stream):
                     async for block in stream:
-                        if last is not None and not block.data and block.end is None:
-                            continue
                         last = block
                         work = replace(work, pin=block.pin, position=block.position)
+                        if block.end is not None:
+                            stream.finish()
                         yield block
                 return
             except Need as need:
@@ -302,14 +310,14 @@ class Reads:
             return Response(headers=headers, media_type=PATCH)
         keeping = Keeping(self._kept, etag, commit, work.max_bytes is None)
 
-        async def body() -> AsyncIterator[bytes]:
+        async def body() -> AsyncGenerator[bytes, None]:
             async with aclosing(pieces):
                 async for piece in pieces:
                     keeping.add(piece)
                     yield piece
             keeping.end(b"")
 
-        return StreamingResponse(body(), headers=headers, media_type=PATCH)
+        return Streamed(body(), 200, headers, PATCH)
 
     async def raw(self, request: Request, operation: Operation) -> Response:
         """The bytes of one file, whole or a range."""
@@ -378,7 +386,7 @@ class Reads:
         )
         headers["Server-Timing"] = receipt.header()
 
-        async def chunks() -> AsyncIterator[bytes]:
+        async def chunks() -> AsyncGenerator[bytes, None]:
             sent = len(first)
             async with aclosing(pieces):
                 yield first
@@ -389,7 +397,7 @@ class Reads:
                 # The connection breaks: fewer bytes than announced are never taken for the whole.
                 raise CorruptObject(f"{found.oid.hex()} ended after {sent} bytes")
 
-        return StreamingResponse(chunks(), status, headers, BYTES)
+        return Streamed(chunks(), status, headers, BYTES)
 
 
 def _json(handle: Handle, found: page.Answer, etag: str, cache: str, receipt: Receipt) -> Response:

@@ -60,6 +60,13 @@ class Flow:
             self.pool.abandon(self.request)
         self.over, self._error = True, None
 
+    def finish(self) -> None:
+        """The last item has been taken: the worker need not be told, unless it waits for credit to come to its end."""
+        if self._flying < WINDOW:
+            self.over = True
+        else:
+            self.stop()
+
     def arrived(self, item: Any, size: int) -> None:
         if self.over:
             return
@@ -113,6 +120,10 @@ class Stream:
     async def aclose(self) -> None:
         """Stop: the worker is told to close its generator."""
         self._flow.stop()
+
+    def finish(self) -> None:
+        """Nothing comes behind the item that was taken last, but for the end."""
+        self._flow.finish()
 
     async def __aenter__(self) -> Self:
         return self

@@ -38,6 +38,8 @@ class Request:
     limit: int | None = None
     max_bytes: int | None = None
     max_visits: int | None = None
+    bare: bool = False
+    """Only what comes before the first record is asked for."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ class Answer:
 class Block:
     """A piece of a stream: NDJSON records, and all that is needed to go on behind them.
 
-    The first block of a stream has no data: everything that can be refused has passed when it comes.
-    The last one holds the end record's members in `end`.
+    Everything that can be refused has passed when the first one comes. The last one holds the end record's members in
+    `end`.
     """
 
     data: bytes
@@ -162,7 +164,9 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
     run = _start(view, request, whole=whole)
     head = run.read.head(view, request.params, run.pin)
     commit = head.get("commit")
-    yield Block(b"", run.pin, request.position, done, commit)
+    if request.bare:
+        yield Block(b"", run.pin, request.position, done, commit)
+        return
     lines: list[bytes] = []
     size, total, count, last, more = 0, 0, done, request.position, False
     for row in run.rows():

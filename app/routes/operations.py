@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from app import problems
 from app.endpoints import Endpoint
 from app.negotiate import JSON, NDJSON, accept
 from app.params import read_query
 from app.schemas import OperationAnswer
+from app.streamed import Streamed
 from app.tokens import Verb
 from pack.errors import OperationNotFound, RepoNotFound
 from storage.operations import Operation
@@ -86,7 +87,7 @@ async def _stream(service: Service, request: Request) -> Response:
     kind = accept(request.headers.get("accept"), (NDJSON, SSE))
     operation = await _find(service, request, "read")
 
-    async def events() -> AsyncIterator[bytes]:
+    async def events() -> AsyncGenerator[bytes, None]:
         states = service.jobs.watch(operation.id)
         try:
             async with aclosing(states):
@@ -97,7 +98,7 @@ async def _stream(service: Service, request: Request) -> Response:
         else:
             yield _event(kind, "end", {"end": True, "complete": True})
 
-    return StreamingResponse(events(), headers=HEADERS, media_type=kind)
+    return Streamed(events(), 200, HEADERS, kind)
 
 
 def _event(kind: str, name: str, document: dict[str, Any]) -> bytes:
