@@ -22,6 +22,11 @@ _ELEMENT: Final = re.compile(
 _ALIASES: Final = {"x-gzip": GZIP}
 
 
+def tagged(etag: str, coding: str) -> str:
+    """The entity tag of an answer in a coding, from the one that it has as it is."""
+    return etag if coding == IDENTITY else f'{etag[:-1]}-{coding}"'
+
+
 def accepted(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """The Accept-Encoding of a request's raw headers, whose names are in small letters; None where there is none."""
     found = None

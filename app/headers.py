@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from app.coding import IDENTITY
+
 if TYPE_CHECKING:
     from storage.repository import Handle
 
@@ -18,12 +20,16 @@ OID: Final = re.compile(rb"[0-9a-f]{40}\Z")
 FORMAT: Final = 2
 
 
-def headers_of(handle: Handle, commit: str | None, etag: str | None, cache: str) -> dict[str, str]:
+def headers_of(
+    handle: Handle, commit: str | None, etag: str | None, cache: str, coding: str = IDENTITY
+) -> dict[str, str]:
     headers = {"Vary": VARY, "Cache-Control": cache, "Packhouse-Generation": str(handle.generation)}
     if commit is not None:
         headers["Packhouse-Commit"] = commit
     if etag is not None:
         headers["ETag"] = etag
+    if coding != IDENTITY:
+        headers["Content-Encoding"] = coding
     if handle.stale:
         headers["Packhouse-Stale"] = str(round(handle.stale))
     return headers

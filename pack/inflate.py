@@ -6,7 +6,7 @@ Objects of both have the same attributes: `decompress(data, max_length)`, `eof`,
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 try:
     from zlib_ng import zlib_ng as _zlib
@@ -28,11 +28,20 @@ class Inflater(Protocol):
     def decompress(self, data: Buffer, max_length: int = ..., /) -> bytes: ...
 
 
+class Deflater(Protocol):
+    """A zlib stream being written."""
+
+    def compress(self, data: Buffer, /) -> bytes: ...
+    def flush(self, mode: int = ..., /) -> bytes: ...
+
+
 ZlibError: type[Exception] = _zlib.error  # type: ignore[assignment]
 """Raised by every function here on a stream that is not zlib's."""
 
 decompressobj = _zlib.decompressobj
 crc32 = _zlib.crc32
+Z_SYNC_FLUSH: Final = _zlib.Z_SYNC_FLUSH
+Z_FINISH: Final = _zlib.Z_FINISH
 
 
 def decompress(data: Buffer, max_length: int, *, alone: bool = True) -> bytes:
@@ -50,6 +59,12 @@ def decompress(data: Buffer, max_length: int, *, alone: bool = True) -> bytes:
     if alone and stream.unused_data:
         raise ZlibError("something follows the stream")
     return out
+
+
+def deflater(level: int, wbits: int) -> Deflater:
+    """A stream to be written: `wbits` above 15 makes it gzip's, below 0 one without header and checksum."""
+    stream: Deflater = _zlib.compressobj(level, wbits=wbits)
+    return stream
 
 
 def compress(data: Buffer, level: int = 6) -> bytes:
