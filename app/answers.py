@@ -18,6 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import cursors, placing, problems
+from app.coders import WORTH_BYTES, aside, coded, encode, finish, hold
+from app.coding import IDENTITY, accepted, choose, tagged
 from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, OID, headers_of
 from app.kept import Keeping, Kept
 from app.negotiate import JSON, NDJSON, PATCH, accept, byte_range, matches
@@ -147,19 +149,31 @@ class Reads:
 
         return await self._supplied(handle, begin)
 
+    async def _recall(self, etag: str, coding: str, kind: str) -> page.Answer | None:
+        """What is kept of an answer, in the coding where that is worth it: it is then kept so, too."""
+        kept = self._kept.get(tagged(etag, coding))
+        if kept is None and coding != IDENTITY:
+            plain = self._kept.get(etag)
+            kept = plain and await _in_coding(plain, coding, kind)
+            if kept is not None and kept is not plain:
+                self._kept.put(tagged(etag, coding), kept)
+        return kept
+
     async def single(self, request: Request, operation: Operation) -> Response:
         """A read whose answer is one document."""
         receipt = Receipt()
         handle, question, _ = await self._open(request, operation)
         accept(request.headers.get("accept"), (JSON,))
+        coding = choose(accepted(request.scope["headers"]))
         params, cache, etag = question.params, question.cache, question.etag(handle, JSON)
-        if matches(request.headers.get("if-none-match"), etag):
-            return Response(status_code=304, headers=headers_of(handle, None, etag, cache))
-        kept = self._kept.get(etag)
+        current = _current(request, etag, coding)
+        if current is not None:
+            return Response(status_code=304, headers=headers_of(handle, None, current, cache))
+        kept = await self._recall(etag, coding, JSON)
         if kept is not None:
             receipt.kept()
             return _json(handle, kept, etag, cache, receipt)
-        work = page.Request(handle, operation.module, params)
+        work = page.Request(handle, operation.module, params, coding=coding)
 
         async def answer(handle: Handle) -> page.Answer:
             with contextlib.suppress(Unopened):
@@ -173,8 +187,8 @@ class Reads:
                 page.Answer, await self._work(handle, "app.reads.page:work_single", replace(work, handle=handle))
             )
 
-        found = await self._supplied(handle, answer)
-        self._kept.put(etag, found)
+        found = await _in_coding(await self._supplied(handle, answer), coding, JSON)
+        self._kept.put(tagged(etag, found.coding), found)
         return _json(handle, found, etag, cache, receipt)
 
     async def listing(self, request: Request, operation: Operation) -> Response:
@@ -183,11 +197,13 @@ class Reads:
         handle, question, bearer = await self._open(request, operation)
         offered = (JSON, NDJSON, PATCH) if operation.module == "diff" else (JSON, NDJSON)
         kind = accept(request.headers.get("accept"), offered)
+        coding = choose(accepted(request.scope["headers"]))
         params, cache, etag = question.params, question.cache, question.etag(handle, kind)
-        if matches(request.headers.get("if-none-match"), etag):
-            return Response(status_code=304, headers=headers_of(handle, None, etag, cache))
+        current = _current(request, etag, coding)
+        if current is not None:
+            return Response(status_code=304, headers=headers_of(handle, None, current, cache))
         # A cursor is looked at every time: it has to be the bearer's own.
-        kept = self._kept.get(etag) if params["cursor"] is None else None
+        kept = await self._recall(etag, coding, kind) if params["cursor"] is None else None
         if kept is not None and (kind == JSON or request.method != "HEAD"):
             receipt.kept()
             return (
@@ -205,6 +221,7 @@ class Reads:
             limit=params["limit"],
             max_bytes=params["max_bytes"],
             max_visits=self._service.settings.read_visits,
+            coding=coding,
         )
         if params["cursor"] is not None:
             where = cursors.unseal(self._service.cursor_key, bound, params["cursor"])
@@ -230,13 +247,13 @@ class Reads:
                     page.Answer, await self._work(handle, "app.reads.page:work_page", replace(work, handle=handle))
                 )
 
-            found = await self._supplied(handle, answer)
+            found = await _in_coding(await self._supplied(handle, answer), coding, JSON)
         except ObjectNotFound:
             if work.pin is None:
                 raise
             raise CursorExpired("what the cursor was pinned to is gone; begin again without it") from None
         if params["cursor"] is None:
-            self._kept.put(etag, found)
+            self._kept.put(tagged(etag, found.coding), found)
         return _json(handle, found, etag, cache, receipt)
 
     async def _ndjson(self, request: Request, work: page.Request, cache: str, receipt: Receipt, etag: str) -> Response:
@@ -244,7 +261,7 @@ class Reads:
         blocks = self._blocks(work)
         first = await anext(blocks)
         whole = work.limit is None and work.max_bytes is None
-        headers = _stream_headers(work.handle, first.commit, cache, whole)
+        headers = _stream_headers(work.handle, first.commit, cache, whole, work.coding)
         if work.bare:
             return Response(headers=headers, media_type=NDJSON)
         # The same is seldom searched for twice.
@@ -261,7 +278,10 @@ class Reads:
 
         if first.end is not None:
             await blocks.aclose()
-            return Response(given(first), 200, headers, NDJSON)
+            data = given(first)
+            if work.coding != IDENTITY:
+                data = await aside(encode, work.coding, data)
+            return Response(data, 200, headers, NDJSON)
 
         async def body() -> AsyncGenerator[bytes, None]:
             try:
@@ -273,7 +293,7 @@ class Reads:
                 log.warning("a stream of %s ended early: %s", work.module, error)
                 yield orjson.dumps({"end": True, "complete": False, "error": problems.problem(error)}) + b"\n"
 
-        return Streamed(body(), 200, headers, NDJSON)
+        return Streamed(coded(work.coding, body()), 200, headers, NDJSON)
 
     async def _blocks(self, work: page.Request) -> AsyncGenerator[page.Block, None]:
         """The blocks of a stream from a worker, begun again in its middle when bytes had to be brought first."""
@@ -303,7 +323,7 @@ class Reads:
             work.handle, "app.reads.diff:work_patch", lambda handle: (replace(work, handle=handle),)
         )
         commit = orjson.loads(first)["commit"]
-        headers = headers_of(work.handle, commit, None, cache)
+        headers = headers_of(work.handle, commit, None, cache, work.coding)
         headers["Server-Timing"] = receipt.header()
         if request.method == "HEAD":
             await pieces.aclose()
@@ -317,7 +337,7 @@ class Reads:
                     yield piece
             keeping.end(b"")
 
-        return Streamed(body(), 200, headers, PATCH)
+        return Streamed(coded(work.coding, body()), 200, headers, PATCH)
 
     async def raw(self, request: Request, operation: Operation) -> Response:
         """The bytes of one file, whole or a range."""
@@ -400,18 +420,33 @@ class Reads:
         return Streamed(chunks(), status, headers, BYTES)
 
 
+def _current(request: Request, etag: str, coding: str) -> str | None:
+    """The tag of what the client has already: the answer in the coding, or as it is, which is always accepted."""
+    header = request.headers.get("if-none-match")
+    if matches(header, tagged(etag, coding)):
+        return tagged(etag, coding)
+    return etag if coding != IDENTITY and matches(header, etag) else None
+
+
+async def _in_coding(found: page.Answer, coding: str, kind: str) -> page.Answer:
+    """The answer in the coding, unless it is so already or not worth it; one in NDJSON still lacks its last piece."""
+    if coding == found.coding or (kind == JSON and len(found.body) < WORTH_BYTES):
+        return found
+    return replace(found, body=await aside(hold if kind == NDJSON else encode, coding, found.body), coding=coding)
+
+
 def _json(handle: Handle, found: page.Answer, etag: str, cache: str, receipt: Receipt) -> Response:
     receipt.worked(found.seconds)
     if found.complete:
-        headers = headers_of(handle, found.commit, etag, cache)
+        headers = headers_of(handle, found.commit, tagged(etag, found.coding), cache, found.coding)
     else:
-        headers = headers_of(handle, found.commit, None, NO_STORE)
+        headers = headers_of(handle, found.commit, None, NO_STORE, found.coding)
     headers["Server-Timing"] = receipt.header()
     return Response(found.body, 200, headers, JSON)
 
 
-def _stream_headers(handle: Handle, commit: str | None, cache: str, whole: bool) -> dict[str, str]:
-    headers = headers_of(handle, commit, None, NO_CACHE if cache != IMMUTABLE else cache)
+def _stream_headers(handle: Handle, commit: str | None, cache: str, whole: bool, coding: str) -> dict[str, str]:
+    headers = headers_of(handle, commit, None, NO_CACHE if cache != IMMUTABLE else cache, coding)
     if not whole:
         headers["Cache-Control"] = NO_STORE
     return headers
@@ -425,8 +460,10 @@ def _receipt(receipt: Receipt) -> bytes:
 def _again(handle: Handle, kept: page.Answer, kind: str, cache: str, receipt: Receipt) -> Response:
     """A stream that was kept."""
     if kind == NDJSON:
-        headers = _stream_headers(handle, kept.commit, cache, True)
-        return Response(kept.body + _receipt(receipt), 200, headers, NDJSON)
-    headers = headers_of(handle, kept.commit, None, cache)
+        headers = _stream_headers(handle, kept.commit, cache, True, kept.coding)
+        last = _receipt(receipt)
+        body = kept.body + last if kept.coding == IDENTITY else finish(kept.coding, kept.body, last)
+        return Response(body, 200, headers, NDJSON)
+    headers = headers_of(handle, kept.commit, None, cache, kept.coding)
     headers["Server-Timing"] = receipt.header()
     return Response(kept.body, 200, headers, PATCH)

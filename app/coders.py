@@ -21,14 +21,16 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+# The fastest levels of both: 200 to 600 MB/s, with zstd a quarter to a third smaller. The next ones take 1.7 and 1.1 to
+# 1.4 times as long, for a quarter and for a few percent less.
 GZIP_LEVEL: Final = 1
 ZSTD_LEVEL: Final = 1
 
 WORTH_BYTES: Final = 4 << 10
-"""Documents below this are not coded: it would cost more than it saves."""
+"""Smaller documents are not coded: 16 µs buy some 2 kB less, which take as long at 1 Gbit/s."""
 
-LOOP_BYTES: Final = 64 << 10
-"""What the event loop codes at once, in well below a millisecond. More is coded in a thread."""
+LOOP_BYTES: Final = 128 << 10
+"""What the event loop codes at once, in half a millisecond. More is coded in a thread."""
 
 _GZIP_WBITS: Final = 31
 _GZIP_END: Final = struct.Struct("<II")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
+from app.coders import WORTH_BYTES, encode
+from app.coding import IDENTITY
 from app.cursors import Position, seal
 from app.reads.base import BLOCK_BYTES, HISTORIES, Batch, ListRead, Params, Rows, Tally, tail_of
 from storage.repository import Unopened, glance, open_view
@@ -25,7 +27,8 @@ class Request:
     """A read as it crosses to a worker.
 
     `module` is a name in app.reads; `bound` and `key` make the cursor of the next page.
-    `pin` and `position` come from a cursor, or from a stream that has to begin again in its middle.
+    `pin` and `position` come from a cursor, or from a stream that has to begin again in its middle. `coding` is what a
+    worker codes a large answer in.
     """
 
     handle: Handle
@@ -38,18 +41,20 @@ class Request:
     limit: int | None = None
     max_bytes: int | None = None
     max_visits: int | None = None
+    coding: str = IDENTITY
     bare: bool = False
     """Only what comes before the first record is asked for."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An encoded JSON body, the commit it was read at (hex), whether it is complete, and its working time."""
+    """A JSON body, the commit it was read at (hex), whether it is complete, its working time, and its coding."""
 
     body: bytes
     commit: str | None
     complete: bool
     seconds: float
+    coding: str = IDENTITY
 
 
 @dataclass(frozen=True)
@@ -212,12 +217,21 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
 
 def work_single(request: Request) -> Answer:
     """`single` in a worker."""
-    return _lightly(single, request)
+    return _coded(_lightly(single, request), request.coding)
 
 
 def work_page(request: Request) -> Answer:
     """`page` in a worker."""
-    return _lightly(page, request)
+    return _coded(_lightly(page, request), request.coding)
+
+
+def _coded(answer: Answer, coding: str) -> Answer:
+    """The answer in the coding, where that is worth it."""
+    if coding == IDENTITY or len(answer.body) < WORTH_BYTES:
+        return answer
+    started = perf_counter()
+    body = encode(coding, answer.body)
+    return replace(answer, body=body, coding=coding, seconds=answer.seconds + perf_counter() - started)
 
 
 def _lightly(read: Callable[[View, Request], Answer], request: Request) -> Answer:
