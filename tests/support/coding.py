@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import sys
 import zlib
+from typing import Any, NamedTuple
+
+import httpx
+
+from tests.support.service import Repo, query
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -38,3 +43,35 @@ def decode(coding: str, data: bytes) -> bytes:
     found = stream.feed(data)
     assert stream.ended, "the stream is cut"
     return found
+
+
+class Sent(NamedTuple):
+    """An answer as it was sent, and what its body is decoded."""
+
+    status: int
+    headers: httpx.Headers
+    raw: bytes
+
+    @property
+    def coding(self) -> str:
+        return self.headers.get("content-encoding", "identity")
+
+    @property
+    def body(self) -> bytes:
+        return decode(self.coding, self.raw)
+
+
+def fetch(
+    repo: Repo, path: str, coding: str | None, /, accept: str = "application/json", method: str = "GET", **params: Any
+) -> Sent:
+    """An answer for that Accept-Encoding, None for a request without one."""
+    headers = {"Accept": accept} | params.pop("headers", {})
+    request = repo.client.build_request(method, f"{repo.base}{path}?{query(params)}", headers=headers)
+    del request.headers["accept-encoding"]
+    if coding is not None:
+        request.headers["accept-encoding"] = coding
+    answer = repo.client.send(request, stream=True)
+    try:
+        return Sent(answer.status_code, answer.headers, b"".join(answer.iter_raw()))
+    finally:
+        answer.close()
