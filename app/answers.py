@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import cursors, placing, problems
+from app.attempts import Attempts
 from app.coders import WORTH_BYTES, aside, coded, encode, finish, hold
 from app.coding import IDENTITY, accepted, choose, tagged
 from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, OID, headers_of
@@ -25,7 +26,7 @@ from app.kept import Keeping, Kept
 from app.negotiate import JSON, NDJSON, PATCH, accept, byte_range, matches
 from app.operations import DEFAULT_BYTES, Operation
 from app.questions import Question, ask
-from app.reads import page, raw
+from app.reads import diff, page, raw
 from app.reads.raw import Found
 from app.receipts import Receipt
 from app.streamed import Streamed
@@ -91,6 +92,13 @@ class Views:
             await anyio.to_thread.run_sync(History, view)
         return view.commits
 
+    async def near(self, handle: Handle) -> View | None:
+        """The view, where it is open or can be opened in no time."""
+        view = self._views.get((handle.namespace, handle.generation))
+        if view is None and sum(record.objects for record in handle.manifest.packs) <= placing.LOOP_OBJECTS:
+            view = await self.open(handle)
+        return view
+
     def glance(self, handle: Handle) -> View:
         """The view as far as it can be had without opening packs: asking it for an object may be Unopened."""
         return self._views.get((handle.namespace, handle.generation)) or glance(handle)
@@ -103,6 +111,7 @@ class Reads:
         self._service = service
         self._views = Views()
         self._kept = Kept(service.settings.answer_cache_bytes)
+        self._attempts = Attempts()
 
     async def _open(self, request: Request, operation: Operation) -> tuple[Handle, Question, Bearer]:
         owner, name, bearer = authorize(self._service, request, "read")
@@ -131,6 +140,20 @@ class Reads:
         """The view without its packs, where refs or the commit graph are likely to answer alone; or it is Unopened."""
         view = self._views.glance(handle)
         return view if placing.by_refs(operation, params) or await self._by_graph(operation, params, view) else None
+
+    async def _tried(
+        self, operation: Operation, work: page.Request, key: str, read: Callable[[View, page.Request], T]
+    ) -> T | None:
+        """What `read` makes of the request here and now, None where that is left to a worker."""
+        if not placing.is_tried(operation, work.params):
+            return None
+        handle = work.handle
+        try:
+            by_snapshot = placing.by_snapshot(operation, work.params)
+            view = self._views.glance(handle) if by_snapshot else await self._views.near(handle)
+        except Need:
+            return None
+        return self._attempts.make(view, key, lambda: read(view, work)) if view is not None else None
 
     async def _work(self, handle: Handle, name: str, *arguments: Any) -> Any:
         return await self._service.pool.run(name, *arguments, key=handle.namespace)
@@ -229,9 +252,9 @@ class Reads:
             work = replace(work, handle=handle, pin=where.pin, position=where.after)
         try:
             if kind == PATCH:
-                return await self._patch(request, work, cache, receipt, etag)
+                return await self._patch(request, operation, work, cache, receipt, etag)
             if kind == NDJSON:
-                return await self._ndjson(request, work, cache, receipt, etag)
+                return await self._ndjson(request, operation, work, cache, receipt, etag)
             work = replace(work, limit=work.limit or operation.default_limit, max_bytes=work.max_bytes or DEFAULT_BYTES)
 
             async def answer(handle: Handle) -> page.Answer:
@@ -239,6 +262,9 @@ class Reads:
                     light = await self._light(operation, params, handle)
                     if light is not None:
                         return page.page(light, work)
+                tried = await self._tried(operation, replace(work, handle=handle), etag, page.page)
+                if tried is not None:
+                    return tried
                 if not placing.by_snapshot(operation, params):
                     view = await self._views.open(handle)
                     if placing.page_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
@@ -256,10 +282,13 @@ class Reads:
             self._kept.put(tagged(etag, found.coding), found)
         return _json(handle, found, etag, cache, receipt)
 
-    async def _ndjson(self, request: Request, work: page.Request, cache: str, receipt: Receipt, etag: str) -> Response:
+    async def _ndjson(
+        self, request: Request, operation: Operation, work: page.Request, cache: str, receipt: Receipt, etag: str
+    ) -> Response:
         work = replace(work, bare=request.method == "HEAD")
         blocks = self._blocks(work)
-        first = await anext(blocks)
+        tried = None if work.bare else await self._tried(operation, work, etag, page.entire)
+        first = tried if tried is not None else await anext(blocks)
         whole = work.limit is None and work.max_bytes is None
         headers = _stream_headers(work.handle, first.commit, cache, whole, work.coding)
         if work.bare:
@@ -315,10 +344,19 @@ class Reads:
                 await errand.bring(need)
                 work = replace(work, handle=errand.handle)
 
-    async def _patch(self, request: Request, work: page.Request, cache: str, receipt: Receipt, etag: str) -> Response:
+    async def _patch(
+        self, request: Request, operation: Operation, work: page.Request, cache: str, receipt: Receipt, etag: str
+    ) -> Response:
         if work.limit is not None or work.position is not None:
             parameter = "limit" if work.limit is not None else "cursor"
             raise BadParameter("a patch is whole: it has no limit and no cursor", parameter=parameter)
+        patch = await self._tried(operation, work, etag, diff.entire)
+        if patch is not None:
+            self._kept.put(etag, patch)
+            headers = headers_of(work.handle, patch.commit, None, cache, work.coding)
+            headers["Server-Timing"] = receipt.header()
+            data = patch.body if work.coding == IDENTITY else await aside(encode, work.coding, patch.body)
+            return Response(data, 200, headers, PATCH)
         first, pieces = await self._begun(
             work.handle, "app.reads.diff:work_patch", lambda handle: (replace(work, handle=handle),)
         )

@@ -23,10 +23,14 @@ LOOP_REVS: Final = 20
 LOOP_HEADS: Final = 4
 # Commits of a history all of which the event loop may look at.
 LOOP_GRAPH: Final = 10_000
+# Objects of a repository that the event loop opens for what it may leave to a worker in the end.
+LOOP_OBJECTS: Final = 200_000
 
 # Revisions that may have to walk or search before they name something.
 _WALKS: Final = re.compile(rb"[~^:{]|-g[0-9a-f]")
 _SEARCHES: Final = re.compile(rb"[:{]|-g[0-9a-f]")
+_STEPS: Final = re.compile(rb"~[0-9]{4}")
+_REV_BYTES: Final = 300
 _POINT_READS: Final = frozenset({"resolve", "commit", "tag", "blob", "stat"})
 
 
@@ -78,6 +82,19 @@ def by_graph(operation: Operation, params: Params, commits: int) -> bool:
         return params["order"] != AUTHOR_DATE and not _searches((*params["rev"], *params["not"]))
     bounded = params["order"] != DEFAULT or params["not"] or params["until"] is not None or params["cursor"] is not None
     return not bounded and not walks(params["rev"])
+
+
+def is_tried(operation: Operation, params: Params) -> bool:
+    """Whether the event loop begins with this read, for a worker to make it where it turns out to be long."""
+    if operation.module == "diff":
+        revs = [rev for rev in (params["base"], params["head"]) if rev is not None]
+        return params["mode"] != "merge-base" and not (_searches(revs) or _steps(revs))
+    return by_snapshot(operation, params) and not (_searches((params["rev"],)) or _steps((params["rev"],)))
+
+
+def _steps(revs: Iterable[bytes]) -> bool:
+    """Whether one of the revisions leads far down from a commit."""
+    return any(_STEPS.search(rev) or len(rev) > _REV_BYTES for rev in revs)
 
 
 def _searches(revs: Iterable[bytes]) -> bool:

@@ -192,6 +192,8 @@ def texts(
             if item.reason is not None:
                 yield change, item.reason
                 continue
+            if view.objects.allowance is not None:
+                view.objects.charge(textdiff.effort(item.old or b"", item.new or b""))
             compared = compare(item, options)
             cache.put(cache_key(view, change, options), compared)
             yield change, compared

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from pack import inflate
+from pack.allowance import Allowance
 from pack.cache import ObjectCache
 from pack.delta import apply_delta, delta_sizes
 from pack.entry import parse_header
@@ -26,6 +27,8 @@ _HEAD: Final = 512  # enough for an entry's header and, nearly always, for the s
 _WHOLE: Final = 1 << 20  # longer entries are measured before they are read
 _MIN_OFFSET: Final = 12
 _MAX_CHAIN: Final = 10_000
+_ENTRY: Final = 512  # bytes that could be inflated in the time in which an entry is found
+_CACHED: Final = 64
 _KNOWN_TYPES: Final = 1 << 16
 _KNOWN_HEADERS: Final = 1 << 15
 
@@ -62,6 +65,8 @@ class Objects:
         self.limits = limits
         self.open_table: Callable[[PackFile], Table | None] | None = None
         """Gives the table of a pack, where there is one; it may raise Need."""
+        self.allowance: Allowance | None = None
+        """Bounds what is read, while it is set."""
         self._asked = list(packs)
         self._keys = {pack.name: f"{namespace}\0{pack.name}" for pack in packs}
         self._headers: dict[bytes, tuple[int, int]] = {}
@@ -83,6 +88,11 @@ class Objects:
         """Entries of all packs; an object in two packs counts twice."""
         return sum(len(pack.index) for pack in self.packs)
 
+    def charge(self, size: int) -> None:
+        """Count bytes that a read takes from elsewhere against the allowance, if there is one. Spent."""
+        if self.allowance is not None:
+            self.allowance.charge(size)
+
     def header(self, oid: bytes) -> tuple[int, int]:
         """(type, size in bytes), without resolving deltas; not verified against the oid."""
         known = self._headers.get(oid)
@@ -96,6 +106,8 @@ class Objects:
         cached = self.cache.get((self._keys[pack.name], offset))
         if cached is not None:
             return cached[0], len(cached[1])
+        if self.allowance is not None:
+            self.allowance.charge(_ENTRY)
         try:
             entry = self._head(pack, offset)
             size = entry.size if not entry.base else self._result_size(pack, offset, entry)
@@ -280,6 +292,8 @@ class Objects:
         key = (self._keys[pack.name], offset)
         cached = self.cache.get(key)
         if cached is not None and cached[2] == oid:
+            if self.allowance is not None:
+                self.allowance.charge(len(cached[1]) + _CACHED)
             return cached[0], cached[1]
         try:
             kind, data = cached[:2] if cached is not None else self._resolve(oid, pack, offset)
@@ -301,6 +315,8 @@ class Objects:
                 break
             entry = self._entry(pack, offset, oid)
             self._check_size(oid, entry.size)
+            if self.allowance is not None:
+                self.allowance.charge(entry.size + _ENTRY)
             try:
                 data = _inflate(entry.raw[entry.start :], entry.size, offset)
             except PackError:
@@ -322,6 +338,8 @@ class Objects:
         while deltas:
             key, delta = deltas.pop()
             try:
+                if self.allowance is not None and not deltas:
+                    self.allowance.charge(delta_sizes(delta)[1])
                 data = apply_delta(data, delta, limit)
             except LimitExceeded:
                 self._check_size(oid, delta_sizes(delta)[1])

@@ -30,6 +30,7 @@ DEFAULT_LIMIT: Final = 1000
 DEFAULT_BUDGET: Final = 64 << 20  # an estimate: chunks take about seven times the content
 
 _IDENTICAL: Final = 100  # sources of one oid that are looked at for one target
+_PAIR_BYTES: Final = 8  # that could be inflated while a pair is looked at
 
 
 def detect(
@@ -175,6 +176,7 @@ class _Search(Candidates):
         self._close()
 
     def by_matrix(self) -> None:
+        self.view.objects.charge(len(self.open_sources) * len(self.open_targets) * _PAIR_BYTES)
         reach = Reach(self)
         self.read(reach.sources, reach.targets)
         matrix = Matrix(self, reach)

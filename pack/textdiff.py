@@ -21,6 +21,7 @@ WHITESPACE: Final[dict[str, DiffOption]] = {
     "all": DiffOption.IGNORE_WHITESPACE,
 }
 DEFAULT_CONTEXT: Final = 3
+_LINE: Final = 128
 NO_NEWLINE: Final = b"\\ No newline at end of file\n"
 
 _HEADER = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(?: (.*))?\n", re.MULTILINE)
@@ -100,6 +101,28 @@ def diff(old: bytes, new: bytes, context: int = DEFAULT_CONTEXT, whitespace: str
     if feeds:
         found = tuple(hunk._replace(heading=_readable(_heading(old, hunk))) for hunk in found)
     return TextDiff(found, additions, deletions)
+
+
+def effort(old: bytes, new: bytes) -> int:
+    """What comparing them may cost beyond reading them, as bytes that could be inflated meanwhile.
+
+    It goes by the lines between their common beginning and their common end.
+    """
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    return _LINE * sum(text.count(b"\n", head, len(text) - tail) for text in (old, new))
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """How many bytes both begin with."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) >> 1
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def hunks(old: bytes, new: bytes, context: int = DEFAULT_CONTEXT, whitespace: str = "none") -> list[Hunk]:

@@ -12,15 +12,18 @@ null then, and missing in the summary.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from time import perf_counter
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from app.reads.base import Params, Row, Rows, Tally
 from app.reads.changes import change_record, encoded_hunks
 from app.reads.kept import kept
+from app.reads.page import ENTIRE_BYTES, Answer, Request
 from app.reads.recent import Recent
 from pack import glob, patch
+from pack.allowance import Spent
 from pack.errors import BadParameter, ObjectNotFound, PackhouseError, TooLarge, WrongType
 from pack.filediff import DEFAULT_FILE_BYTES, Cache, Options, contents, texts
 from pack.mergebase import merge_bases
@@ -30,9 +33,6 @@ from pack.revision import Resolved, resolve, show
 from pack.tree import GITLINK
 from pack.treediff import Change, Match, diff_trees
 from pack.view import View
-
-if TYPE_CHECKING:
-    from app.reads.page import Request
 
 KEY: Final = "files"
 
@@ -172,10 +172,28 @@ def tail(view: View, params: Params, pin: dict[str, Any], tally: Tally) -> dict[
 
 
 def work_patch(request: Request) -> Iterator[bytes]:
-    """In a worker: first `{"commit": …}` as JSON, then the patch in pieces. What can be refused is refused first."""
+    """`patched` in a worker."""
     from storage.repository import open_view
 
-    view = open_view(request.handle)
+    yield from patched(open_view(request.handle), request)
+
+
+def entire(view: View, request: Request) -> Answer:
+    """The whole patch; Spent where it is too much for that."""
+    started = perf_counter()
+    pieces: list[bytes] = []
+    size = 0
+    for piece in patched(view, request):
+        pieces.append(piece)
+        size += len(piece)
+        if size > ENTIRE_BYTES:
+            raise Spent
+    body = b"".join(pieces[1:])
+    return Answer(body, orjson.loads(pieces[0])["commit"], True, perf_counter() - started)
+
+
+def patched(view: View, request: Request) -> Iterator[bytes]:
+    """First `{"commit": …}` as JSON, then the patch in pieces. What can be refused is refused first."""
     where = pin(view, request.params)
     pieces = patch_pieces(view, request.params, where, Tally(request.max_visits))
     ahead: list[bytes] = []

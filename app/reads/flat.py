@@ -29,6 +29,7 @@ INDEX: Final = "-index"
 _BLOCKS: Final = "rows"
 _ON_DISK: Final = 12  # trees of one repository
 _TOGETHER: Final = 1000  # records in a batch
+_ROW_BYTES: Final = 100  # that could be inflated while its record is made
 _MIDDLES: Final = tuple(f'"mode":"{mode:06o}","type":"blob","oid":"' for mode in MODES[:2])
 # What JSON writes as it is; a NUL stands between two names.
 _PLAIN: Final = re.compile(rb"[\0 !#-\[\]-~]*")
@@ -73,6 +74,7 @@ class Flat:
         return first <= prefix or first.startswith(prefix)
 
     def _load(self, part: Part) -> Block | None:
+        self._view.objects.charge(part.files * _ROW_BYTES)
         block = _load(self._shelf, part) if self._shelf is not None and not self.stored else None
         if block is None and self._view.snapshots is not None:
             block = self._view.snapshots.load(part)

@@ -13,6 +13,7 @@ from app.reads.base import Batch, Rows, Tally, b64, from_b64
 from app.reads.flat import Flat, Recorder, flat, lines_of, path_at, place_of
 from app.reads.kept import kept
 from app.reads.scope import Scope
+from pack.allowance import Spent
 from pack.corpus import reason_of
 from pack.errors import BadObject, CorruptData, NotFound, PackhouseError, TooLarge, WrongType
 from pack.tree import DIRECTORY, EXECUTABLE, REGULAR, Entry
@@ -69,6 +70,8 @@ def _rows(
         if entry is None or entry.oid != tree:
             top = None
     found = flat(view, top, later=tally.whole) if top is not None and scope.deep else None
+    if found is None and view.objects.allowance is not None:
+        raise Spent  # somebody with more time also writes down what is walked
     if found is not None:
         yield from _listed(view, found, tree, scope, sizes, position, tally, encode)
     elif tally.whole and scope.whole and position is None:

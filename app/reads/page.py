@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
@@ -15,11 +15,14 @@ from app.coders import WORTH_BYTES, encode
 from app.coding import IDENTITY
 from app.cursors import Position, seal
 from app.reads.base import BLOCK_BYTES, HISTORIES, Batch, ListRead, Params, Rows, Tally, tail_of
+from pack.allowance import Spent
 from storage.repository import Unopened, glance, open_view
 
 if TYPE_CHECKING:
     from pack.view import View
     from storage.repository import Handle
+
+ENTIRE_BYTES: Final = 512 << 10
 
 
 @dataclass(frozen=True)
@@ -213,6 +216,20 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
     }
     data = b"\n".join(lines) + b"\n" if lines else b""
     yield Block(data, run.pin, _given(last), count, commit, end)
+
+
+def entire(view: View, request: Request) -> Block:
+    """All that `stream` gives, in one block; Spent where it is too much for that."""
+    pieces: list[bytes] = []
+    size = 0
+    for block in stream(view, request):
+        pieces.append(block.data)
+        size += len(block.data)
+        if block.end is not None:
+            return replace(block, data=b"".join(pieces))
+        if size > ENTIRE_BYTES:
+            break
+    raise Spent
 
 
 def work_single(request: Request) -> Answer:
