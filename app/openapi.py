@@ -48,7 +48,10 @@ Revisions and paths are query parameters. Percent-encoding carries raw bytes (`%
 member beside the readable form.
 
 Long lists have a second form: with `Accept: application/x-ndjson` the records are streamed one a line, and the last \
-line is `{"end": true, ...}` with `complete`, or with the `error` that ended the stream early."""
+line is `{"end": true, ...}` with `complete`, or with the `error` that ended the stream early.
+
+JSON of 4 KiB and more, NDJSON and patches are sent in `zstd` or `gzip` where `Accept-Encoding` allows it; each coding \
+has its own `ETag`."""
 
 
 def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:

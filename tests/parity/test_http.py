@@ -18,9 +18,11 @@ from typing import Any
 import orjson
 import pytest
 
+from app.coding import CODINGS
 from tests.conftest import Served
 from tests.parity.test_diff import as_git, gits
 from tests.parity.test_grep import cut, hits, told
+from tests.support.coding import fetch
 from tests.support.generate import NAMES, WITH_HEAD, Repositories
 from tests.support.git import git, run
 from tests.support.reads import raw
@@ -542,3 +544,23 @@ def test_greps(served: Served, oracle: Oracle, name: str) -> None:
     some = both(repo, "/grep", "matches", 3, pattern="[a-z]", glob="*.txt", max_per_file=2)
     wanted = [row for row in hits(path, "-m2", "-E", "-e", "[a-z]") if row[0].endswith(b".txt")]
     assert told(some) == cut(wanted)
+
+
+# Codings
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("name", ["history", "names", "wide", "big"])
+def test_codings(served: Served, oracle: Oracle, name: str, coding: str) -> None:
+    """A page, a stream and a patch."""
+    repo, path = served.repo(name), oracle(name)
+    log = git(path, "rev-list", "HEAD").decode().split()
+    assert oids(orjson.loads(fetch(repo, "/log", coding, limit=1000).body)["commits"]) == log
+    tree = fetch(repo, "/tree", coding, "application/x-ndjson", recursive=True)
+    rows = [orjson.loads(row) for row in tree.body.splitlines()]
+    assert rows.pop()["complete"] is True
+    wanted = [(mode, oid, where) for mode, oid, _, where in files_of(path)]
+    assert [(row["mode"].encode(), row["oid"].encode(), raw(row, "path")) for row in rows] == wanted
+    patch = fetch(repo, "/diff", coding, "text/x-diff", base=log[-1], head=log[0])
+    assert patch.body == git(path, "diff-tree", "-r", "-p", "--binary", "--full-index", "-M", log[-1], log[0])
+    assert (tree.coding, patch.coding) == (coding, coding)
