@@ -294,23 +294,24 @@ class Reads:
         if work.bare:
             return Response(headers=headers, media_type=NDJSON)
         # The same is seldom searched for twice.
-        keeping = Keeping(self._kept, etag, first.commit, whole and work.position is None and work.module != "grep")
+        wanted = whole and work.position is None and work.module != "grep"
+        if first.end is not None:
+            await blocks.aclose()
+            found = page.Answer(_ended(first, first.end), first.commit, first.end["complete"], 0.0)
+            found = await _in_coding(found, work.coding, NDJSON)
+            if wanted:
+                self._kept.put(tagged(etag, found.coding), found)
+            return Response(_received(found, receipt), 200, headers, NDJSON)
+        keeping = Keeping(self._kept, etag, first.commit, wanted)
 
         def given(block: page.Block) -> bytes:
             if block.end is None:
                 keeping.add(block.data)
                 return block.data
-            data = block.data + orjson.dumps(block.end)[:-1]
+            data = _ended(block, block.end)
             if block.end["complete"]:
                 keeping.end(data)
             return data + _receipt(receipt)
-
-        if first.end is not None:
-            await blocks.aclose()
-            data = given(first)
-            if work.coding != IDENTITY:
-                data = await aside(encode, work.coding, data)
-            return Response(data, 200, headers, NDJSON)
 
         async def body() -> AsyncGenerator[bytes, None]:
             try:
@@ -352,11 +353,11 @@ class Reads:
             raise BadParameter("a patch is whole: it has no limit and no cursor", parameter=parameter)
         patch = await self._tried(operation, work, etag, diff.entire)
         if patch is not None:
-            self._kept.put(etag, patch)
-            headers = headers_of(work.handle, patch.commit, None, cache, work.coding)
+            patch = await _in_coding(patch, work.coding, PATCH)
+            self._kept.put(tagged(etag, patch.coding), patch)
+            headers = headers_of(work.handle, patch.commit, None, cache, patch.coding)
             headers["Server-Timing"] = receipt.header()
-            data = patch.body if work.coding == IDENTITY else await aside(encode, work.coding, patch.body)
-            return Response(data, 200, headers, PATCH)
+            return Response(patch.body, 200, headers, PATCH)
         first, pieces = await self._begun(
             work.handle, "app.reads.diff:work_patch", lambda handle: (replace(work, handle=handle),)
         )
@@ -490,18 +491,27 @@ def _stream_headers(handle: Handle, commit: str | None, cache: str, whole: bool,
     return headers
 
 
+def _ended(block: page.Block, end: dict[str, Any]) -> bytes:
+    """The last block of a stream with its last record, which is left open for the receipt."""
+    return block.data + orjson.dumps(end)[:-1]
+
+
 def _receipt(receipt: Receipt) -> bytes:
     """The last member of a stream's last record, with its end."""
     return b',"receipt":%b}\n' % orjson.dumps(receipt.fields())
+
+
+def _received(found: page.Answer, receipt: Receipt) -> bytes:
+    """All of a stream that lacks its receipt alone."""
+    last = _receipt(receipt)
+    return found.body + last if found.coding == IDENTITY else finish(found.coding, found.body, last)
 
 
 def _again(handle: Handle, kept: page.Answer, kind: str, cache: str, receipt: Receipt) -> Response:
     """A stream that was kept."""
     if kind == NDJSON:
         headers = _stream_headers(handle, kept.commit, cache, True, kept.coding)
-        last = _receipt(receipt)
-        body = kept.body + last if kept.coding == IDENTITY else finish(kept.coding, kept.body, last)
-        return Response(body, 200, headers, NDJSON)
+        return Response(_received(kept, receipt), 200, headers, NDJSON)
     headers = headers_of(handle, kept.commit, None, cache, kept.coding)
     headers["Server-Timing"] = receipt.header()
     return Response(kept.body, 200, headers, PATCH)
