@@ -43,6 +43,7 @@ FORMS = [
     *((path, params, JSON) for path, params in (READS | LISTS).items()),
     *((path, params, NDJSON) for path, params in LISTS.items()),
     ("/diff", LISTS["/diff"], PATCH),
+    ("/diff", {"base": "HEAD"}, PATCH),
 ]
 SAME = ("content-type", "cache-control", "packhouse-commit", "packhouse-generation", "vary")
 
