@@ -26,6 +26,13 @@ else:
 GZIP_LEVEL: Final = 1
 ZSTD_LEVEL: Final = 1
 
+# A stream holds 0.4 MB while its client is slow, with gzip 0.3 MB. The window that belongs to the level, of 512 KiB,
+# would make that 0.8 MB, for 1 to 6 percent less to send.
+ZSTD_STREAM: Final[dict[int, int]] = {
+    zstd.CompressionParameter.compression_level: ZSTD_LEVEL,
+    zstd.CompressionParameter.window_log: 17,
+}
+
 WORTH_BYTES: Final = 4 << 10
 """Smaller documents are not coded: 16 µs buy some 2 kB less, which take as long at 1 Gbit/s."""
 
@@ -56,7 +63,7 @@ class Zstd:
     """A zstd stream that is being written."""
 
     def __init__(self) -> None:
-        self._stream = zstd.ZstdCompressor(ZSTD_LEVEL)
+        self._stream = zstd.ZstdCompressor(options=ZSTD_STREAM)
 
     def add(self, data: bytes) -> bytes:
         """The next piece, all of which can be decoded when the returned bytes are there."""
