@@ -15,14 +15,12 @@ from pack.history import History
 from pack.scan import apart, common, reaches
 
 if TYPE_CHECKING:
-    from pack.graph import Graph
     from pack.view import View
 
 _ONE: Final = 1
 _TWO: Final = 2
 _BOTH: Final = 3
 _STALE: Final = 4
-_QUICK: Final = 2000  # commits
 _FEW: Final = 4  # heads that are counted one by one sooner than all at once
 _NUMBER_BITS: Final = 32
 _NUMBER_MASK: Final = (1 << _NUMBER_BITS) - 1
@@ -47,8 +45,6 @@ def merge_bases(view: View, oids: Sequence[bytes]) -> list[bytes]:
         return [oids[0]]
     graph = history.covering([one, *twos])
     if graph is not None:
-        if len(twos) == 1 and (upper := _upper(graph, one, twos[0])) is not None:
-            return [history.oid(upper)]
         found = _by_time(history, common(graph, one, twos))
         if len({history.times[n] for n in found}) == len(found):
             return [history.oid(n) for n in found]
@@ -58,12 +54,6 @@ def merge_bases(view: View, oids: Sequence[bytes]) -> list[bytes]:
     if len(found) > 1:
         found = _by_time(history, _independent(history, found))
     return [history.oid(n) for n in found]
-
-
-def _upper(graph: Graph, one: int, two: int) -> int | None:
-    """The one of two commits that the other reaches, where a quick look tells; it is their merge base then."""
-    low, high = sorted((one, two))
-    return low if reaches(graph, low, high, _QUICK) else None
 
 
 def is_ancestor(view: View, ancestor: bytes, descendant: bytes) -> bool:

@@ -269,11 +269,14 @@ def apart(graph: Graph, base: int, head: int) -> tuple[int, int, list[int]]:
 
 def common(graph: Graph, one: int, others: Sequence[int]) -> list[int]:
     """The best common ancestors of `one` and the hypothetical merge of the others, in no order of meaning."""
-    return _painted(graph, [one], others)[1]
+    return _painted(graph, [one], others, counted=False)[1]
 
 
-def _painted(graph: Graph, wanted: Sequence[int], hidden: Sequence[int]) -> tuple[list[int], list[int]]:
-    """(how many commits have each colour; those of both colours that none of both colours reaches).
+def _painted(
+    graph: Graph, wanted: Sequence[int], hidden: Sequence[int], *, counted: bool = True
+) -> tuple[list[int], list[int]]:
+    """(how many commits have each colour, unless they need not be `counted`; those of both colours that none of both
+    colours reaches).
 
     The painting ends where all that is left is below one of the latter.
     """
@@ -289,6 +292,8 @@ def _painted(graph: Graph, wanted: Sequence[int], hidden: Sequence[int]) -> tupl
     n = max(lower) + 1
     _spread(graph, pending, n)
     counts = [0, 0, 0, 0]
+    if not counted and len(lower) == 1 and pending[lower[0]]:
+        return counts, [lower[0]]
     counts[colour] = pending.count(_SET, n)
     colours[:n] = pending[:n].replace(_SET, bytes((colour,)))
     for other in lower:
