@@ -151,9 +151,11 @@ class Reads:
         try:
             by_snapshot = placing.by_snapshot(operation, work.params)
             view = self._views.glance(handle) if by_snapshot else await self._views.near(handle)
+            return self._attempts.make(view, key, lambda: read(view, work)) if view is not None else None
         except Need:
             return None
-        return self._attempts.make(view, key, lambda: read(view, work)) if view is not None else None
+        finally:
+            self._service.sidecars.look()
 
     async def _work(self, handle: Handle, name: str, *arguments: Any) -> Any:
         return await self._service.pool.run(name, *arguments, key=handle.namespace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from pack.sidecar import HEADER_BYTES
+from pack.snaplayer import SnapLayer
 from tests.app.test_cli import packhouse
 from tests.app.test_sidecars import told, until
+from tests.support.git import Plumbing, git
 from tests.support.service import Repo, Running
 
 NAME = "history"
@@ -148,3 +152,37 @@ def test_a_file_of_the_cache(folder: Path, kind: str, damage: str) -> None:
         assert answers(repo) == expected
     finally:
         running.stop()
+
+
+def test_a_tip_that_was_listed_has_its_snapshot_after_the_next_fetch(tmp_path: Path, repositories: Any) -> None:
+    source = tmp_path / "source.git"
+    git(tmp_path, "clone", "-q", "--mirror", str(repositories[NAME]), str(source))
+    plumbing = Plumbing(source)
+    tip = plumbing.commit("aside", plumbing.tree([("100644", b"alone", plumbing.blob(b"text\n"))]))
+    plumbing.ref("refs/heads/aside", tip)
+    tree = bytes.fromhex(git(source, "rev-parse", "aside^{tree}").decode().strip())
+    ingest = ("ingest", str(source), f"tests/{NAME}", "--store", str(tmp_path / "store"))
+    packhouse(*ingest, cwd=tmp_path, PACKHOUSE_CACHE_DIR=str(tmp_path / "cache"))
+    assert tree not in _snapshots(tmp_path)
+    running = serve(tmp_path)
+    try:
+        repo = running.repo(NAME)
+        (entry,), _ = repo.stream("/tree", rev="aside", recursive=True)
+        assert entry["path"] == "alone"
+        new = plumbing.commit("new", plumbing.tree([("100644", b"b", plumbing.blob(b"new\n"))]))
+        plumbing.ref("refs/heads/new", new)
+        assert repo.sync()["state"] == "succeeded"
+        until(lambda: tree in _snapshots(tmp_path))
+        assert repo.stream("/tree", rev="aside", recursive=True)[0] == [entry]
+    finally:
+        running.stop()
+
+
+def _snapshots(folder: Path) -> set[bytes]:
+    """The trees that have one, in any sidecar of the store."""
+    found: set[bytes] = set()
+    for path in (folder / "store" / "tests" / f"{NAME}.git" / "packhouse").glob("snapshot-*[0-9]"):
+        data = path.read_bytes()
+        (front_bytes,) = struct.unpack_from("<Q", data, 64)  # after the id of what it is derived from
+        found |= set(SnapLayer(data[HEADER_BYTES : HEADER_BYTES + front_bytes]).trees)
+    return found
