@@ -18,8 +18,8 @@ from app.gather import Gather, shared
 from app.guards import Handled, HostGuard, Problems
 from app.jobs import Jobs
 from app.metrics import Metrics
-from app.operations import LIST_REFS, LIST_TREE, LOG, SINGLE_READS
-from app.reads import page
+from app.operations import DIFF, LIST_REFS, LIST_TREE, LOG, SINGLE_READS
+from app.reads import diff, kept, page
 from app.registry import Registry
 from app.routes import health, operations, reads, repos
 from app.settings import Settings, load
@@ -36,8 +36,9 @@ from storage.supply import Supplier
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (*reads.ENDPOINTS, *repos.ENDPOINTS, *operations.ENDPOINTS, *health.ENDPOINTS)
 
-
 TIDY_SECONDS: Final = 5.0
+KEPT_BYTES: Final = 8 << 20
+"""Of lists, and of compared texts, that the event loop keeps; read workers keep more."""
 
 
 class Service:
@@ -82,6 +83,8 @@ class Service:
         await self.jobs.start()
         await self.gather.start()
         await anyio.to_thread.run_sync(_load_reads)
+        kept.configure(KEPT_BYTES)
+        diff.configure(KEPT_BYTES)
         if self.supplier is not None:
             self._tidying = asyncio.get_running_loop().create_task(_tidy(self.supplier))
         self.ready = True
@@ -101,7 +104,7 @@ class Service:
 
 def _load_reads() -> None:
     """The code of what the event loop does itself, which the first to ask would have to wait for."""
-    for operation in (*SINGLE_READS, LIST_REFS, LIST_TREE, LOG):
+    for operation in (*SINGLE_READS, LIST_REFS, LIST_TREE, LOG, DIFF):
         page.load(operation.module)
 
 

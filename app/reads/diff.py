@@ -68,6 +68,11 @@ _plans: Recent[_Plan] = Recent(100_000)
 _summaries: Recent[_Summary] = Recent(20_000)
 
 
+def configure(max_bytes: int) -> None:
+    """Set the bytes of compared texts that this process keeps."""
+    _texts.max_bytes = max_bytes
+
+
 def pin(view: View, params: Params) -> dict[str, Any]:
     """The full ids of both sides; globs and revisions that cannot be are refused."""
     if params["glob"]:

@@ -63,5 +63,11 @@ def _gathered(rows: Rows) -> Iterator[Batch]:
         yield Batch(b"\n".join(lines), len(lines), position)
 
 
+def configure(max_bytes: int) -> None:
+    """Set the bytes of lists that this process keeps."""
+    global _lists
+    _lists = Recent(max_bytes)
+
+
 def forget() -> None:
     _lists.clear()
