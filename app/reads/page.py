@@ -94,6 +94,24 @@ class _Run:
             record, position = row
             yield record if type(record) is bytes else orjson.dumps(record), position
 
+    def close(self, last: Any, more: bool) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        """Where the list goes on, what every answer says of its end, and what this kind of read says there.
+
+        `last` is the position behind the last record that was given, `more` says that others follow.
+        """
+        request, tally = self.request, self.tally
+        # The walk's own budget ended it: go on where it stopped.
+        if not more and tally.resume is not None:
+            more, last = True, tally.resume
+        tail = tail_of(self.read, self.view, request.params, self.pin, tally)
+        members = tally.fields()
+        members["complete"] = members["complete"] and not more
+        members["next_cursor"] = None
+        if more:
+            position = Position(self.pin, _given(last), request.handle.generation)
+            members["next_cursor"] = seal(request.key, request.bound, position)
+        return last, members, tail
+
     def rows(self) -> Rows:
         return self.read.rows(self.view, self.request.params, self.pin, self.tally, self.request.position)
 
@@ -145,23 +163,8 @@ def page(view: View, request: Request) -> Answer:
         records.append(record)
         size += len(record) + 1
         last = position
-    # The walk's own budget ended it: go on where it stopped.
-    if not more and run.tally.resume is not None:
-        more, last = True, run.tally.resume
-    tail = tail_of(run.read, view, request.params, run.pin, run.tally)
-    fields = run.tally.fields()
-    fields["complete"] = fields["complete"] and not more
-    cursor = None
-    if more:
-        cursor = seal(request.key, request.bound, Position(run.pin, _given(last), request.handle.generation))
-    document = {
-        "generation": request.handle.generation,
-        "commit": None,
-        **fields,
-        "next_cursor": cursor,
-        **head,
-        **tail,
-    }
+    last, members, tail = run.close(last, more)
+    document = {"generation": request.handle.generation, "commit": None, **members, **head, **tail}
     body = b'%s,"%s":[%s]}' % (orjson.dumps(document)[:-1], run.read.KEY.encode(), b",".join(records))
     return Answer(body, document["commit"], document["complete"], perf_counter() - run.started)
 
@@ -198,22 +201,8 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
         if size >= BLOCK_BYTES:
             yield Block(b"\n".join(lines) + b"\n", run.pin, _given(last), count, commit)
             lines, size = [], 0
-    if not more and run.tally.resume is not None:
-        more, last = True, run.tally.resume
-    tail = tail_of(run.read, view, request.params, run.pin, run.tally)
-    fields = run.tally.fields()
-    fields["complete"] = fields["complete"] and not more
-    cursor = None
-    if more:
-        cursor = seal(request.key, request.bound, Position(run.pin, _given(last), request.handle.generation))
-    end = {
-        "end": True,
-        **fields,
-        "next_cursor": cursor,
-        "generation": request.handle.generation,
-        **head,
-        **tail,
-    }
+    last, members, tail = run.close(last, more)
+    end = {"end": True, **members, "generation": request.handle.generation, **head, **tail}
     data = b"\n".join(lines) + b"\n" if lines else b""
     yield Block(data, run.pin, _given(last), count, commit, end)
 
