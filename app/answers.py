@@ -294,6 +294,7 @@ class Reads:
         whole = work.limit is None and work.max_bytes is None
         headers = _stream_headers(work.handle, first.commit, cache, whole, work.coding)
         if work.bare:
+            await blocks.aclose()
             return Response(headers=headers, media_type=NDJSON)
         # The same is seldom searched for twice.
         wanted = whole and work.position is None and work.module != "grep"
