@@ -20,20 +20,20 @@ from starlette.responses import Response
 from app import cursors, placing, problems
 from app.attempts import Attempts
 from app.coders import WORTH_BYTES, aside, coded, encode, finish, hold
-from app.coding import IDENTITY, accepted, choose, tagged
+from app.coding import GZIP, IDENTITY, accepted, choose, tagged
 from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, OID, headers_of
 from app.kept import Keeping, Kept
 from app.negotiate import JSON, NDJSON, PATCH, accept, byte_range, matches
 from app.operations import DEFAULT_BYTES, Operation
 from app.questions import Question, ask
 from app.reads import diff, page, raw
-from app.reads.raw import Found
+from app.reads.raw import Found, Ready
 from app.receipts import Receipt
 from app.streamed import Streamed
 from app.tokens import Bearer, Verb
 from pack.errors import BadParameter, CorruptObject, CursorExpired, ObjectNotFound, RepoNotFound
 from pack.history import History
-from pack.objects import TYPE_NAMES
+from pack.objects import BLOB, TYPE_NAMES
 from pack.reader import Need
 from storage.layout import check_name
 from storage.repository import Unopened, glance, open_view
@@ -414,14 +414,34 @@ class Reads:
         headers["Packhouse-Object-Type"] = TYPE_NAMES[found.type].decode()
         return await self._bytes(request, handle, found, headers, receipt)
 
+    async def _ready(self, handle: Handle, oid: bytes, bare: bool) -> Ready | None:
+        """The blob's gzip stream, where one is ready; a long one is read and checked by a worker."""
+
+        async def find(handle: Handle) -> Ready | None:
+            found = raw.ready(await self._views.open(handle), oid, bare=bare, most=placing.LOOP_BYTES)
+            if found is None or found.body is not None or bare:
+                return found
+            return cast(Ready | None, await self._work(handle, "app.reads.raw:work_ready", handle, oid))
+
+        return await self._supplied(handle, find)
+
     async def _bytes(
         self, request: Request, handle: Handle, found: Found, headers: dict[str, str], receipt: Receipt
     ) -> Response:
         """The object's bytes, or the one range of them that is asked for (RFC 9110, section 14)."""
         headers["X-Content-Type-Options"] = "nosniff"
         headers["Accept-Ranges"] = "bytes"
-        if matches(request.headers.get("if-none-match"), headers["ETag"]):
-            return Response(status_code=304, headers=headers)
+        etag = headers["ETag"]
+        coding = choose(accepted(request.scope["headers"]), (GZIP,)) if found.type == BLOB else IDENTITY
+        current = _current(request, etag, coding)
+        if current is not None:
+            return Response(status_code=304, headers=headers | {"ETag": current})
+        if coding == GZIP and "range" not in request.headers:
+            ready = await self._ready(handle, found.oid, request.method == "HEAD")
+            if ready is not None:
+                headers |= {"ETag": tagged(etag, GZIP), "Content-Encoding": GZIP, "Content-Length": str(ready.size)}
+                headers["Server-Timing"] = receipt.header()
+                return Response(ready.body, 200, headers, BYTES)
         wanted = request.headers.get("range") if request.method == "GET" else None
         condition = request.headers.get("if-range")
         if condition is not None and condition.strip() != headers["ETag"]:

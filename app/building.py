@@ -25,7 +25,7 @@ from storage import layout
 from storage.backend import Backend
 from storage.makers import MAKERS
 from storage.repository import Handle, Repositories
-from storage.sidecars import BUILT, NOTHING_LISTED, Listed, Site
+from storage.sidecars import BUILT, NOTHING_LISTED, STREAM_BYTES, Listed, Site
 from storage.sidecars import build as build_one
 from storage.supply import Supplier
 
@@ -59,6 +59,7 @@ async def build(
     pack_set: str | None = None,
     anew: bool = False,
     lately: Callable[[str], Listed] = lambda namespace: NOTHING_LISTED,
+    stream_bytes: int = STREAM_BYTES,
     check: Callable[[], None] = lambda: None,
     failed: Failed | None = None,
 ) -> list[str] | None:
@@ -66,7 +67,8 @@ async def build(
 
     None where that generation has other packs than those of `pack_set`.
 
-    `kinds` None: all of them. `anew`: those that are there, too. `lately` says what was listed lately of a repository.
+    `kinds` None: all of them. `anew`: those that are there, too. `lately` says what was listed lately of a repository,
+    `stream_bytes` how much text gets ready streams.
     `check` raises to end the work. An error of one kind is told to `failed`, where that is given, and the others are
     made all the same. NotReady, RepoNotFound.
     """
@@ -74,7 +76,8 @@ async def build(
     if pack_set is not None and pack_set != layout.pack_set(record.name for record in handle.manifest.packs):
         return None
     built = []
-    site = Site(backend, handle, _runner(supplier, handle), lately=lately(handle.namespace), check=check)
+    run = _runner(supplier, handle)
+    site = Site(backend, handle, run, lately=lately(handle.namespace), stream_bytes=stream_bytes, check=check)
     for kind, damage in (dict.fromkeys(MAKERS) if kinds is None else kinds).items():
         try:
             if await build_one(site, MAKERS[kind], thorough=damage is not None, anew=anew) == BUILT:
@@ -108,6 +111,7 @@ async def _main(order: BuildOrder, parent: Parent) -> None:
             order.kinds,
             pack_set=order.pack_set,
             lately=partial(listed_lately, order.settings, backend.url),
+            stream_bytes=order.settings.stream_bytes,
             check=parent.check,
             failed=lambda kind, error: parent.tell("failed", (kind, error.detail)),
         )

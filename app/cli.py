@@ -266,7 +266,9 @@ async def _rebuild(settings: Settings, only: tuple[str, str] | None) -> None:
         found = [only] if only is not None else [(owner, name) async for owner, name, row in stored if row.ready]
         for owner, name in found:
             begun = time.monotonic()
-            built = await build(backend, supplier, owner, name, anew=True, lately=lately)
+            built = await build(
+                backend, supplier, owner, name, anew=True, lately=lately, stream_bytes=settings.stream_bytes
+            )
             what = ", ".join(built or ()) or "nothing to make, or another process is at it"
             print(f"{owner}/{name}: {what} in {time.monotonic() - begun:.1f} s", flush=True)
     finally:

@@ -171,7 +171,16 @@ async def _derive(order: Order, backend: Backend, supplier: Supplier | None, par
         if not order.settings.make_sidecars:
             return
         lately = partial(listed_lately, order.settings, backend.url)
-        await build(backend, supplier, order.owner, order.name, lately=lately, check=parent.check, failed=failed)
+        await build(
+            backend,
+            supplier,
+            order.owner,
+            order.name,
+            lately=lately,
+            stream_bytes=order.settings.stream_bytes,
+            check=parent.check,
+            failed=failed,
+        )
         await warm(backend, supplier, order.settings, order.owner, order.name, parent.check)
     except PackhouseError as error:
         if not parent.cancelled:

@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     snapshot_tips: int = Field(
         4, ge=0, le=100, description="tips listed lately that the snapshot in the store has beside HEAD"
     )
+    stream_bytes: ByteSize = Field(
+        ByteSize(256 << 20), ge=0, description="text of a repository that is kept ready as gzip streams; 0 for none"
+    )
     fresh_seconds: float = Field(1.0, ge=0, le=60, description="how long a read may trust the generation it saw last")
     stale_seconds: float = Field(
         300.0, ge=0, description="how long reads go on from the cache while the store does not answer; 0 refuses them"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pack.graph import Graph
     from pack.pathindex import PathIndex
     from pack.snapshot import Block, Part
+    from pack.streams import Stream
 
 _LINKS: Final = 1 << 17
 _ENTRIES: Final = 1 << 17
@@ -86,6 +87,13 @@ class StoredSnapshots(Protocol):
     def load(self, part: Part) -> Block | None: ...
 
 
+class StoredStreams(Protocol):
+    """The ready streams of blobs that the store has. May raise Need."""
+
+    def find(self, oid: bytes) -> Stream | None: ...
+    def read(self, stream: Stream) -> bytes | None: ...
+
+
 class View:
     """Objects and refs together, with small caches of what walks ask for again and again."""
 
@@ -97,6 +105,7 @@ class View:
         self.open_graph: OpenGraph | None = None
         self.open_changes: OpenChanges | None = None
         self.snapshots: StoredSnapshots | None = None
+        self.streams: StoredStreams | None = None
         self._graph: Graph | None = None
         self._links: dict[bytes, Links] = {}
         self._trees: OrderedDict[bytes, list[Entry]] = OrderedDict()

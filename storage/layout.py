@@ -34,8 +34,8 @@ OPERATIONS = "_packhouse/operations/"
 PROOF = "_packhouse/proof/"
 PACKS = "objects/pack/"
 TABLES = ("packhouse/refs-", "packhouse/packs-")
-SIDECARS = ("packhouse/objects-", "packhouse/graph-", "packhouse/paths-", "packhouse/snapshot-")
-RANGED = ("packhouse/snapshot-",)
+SIDECARS = ("packhouse/objects-", "packhouse/graph-", "packhouse/paths-", "packhouse/snapshot-", "packhouse/streams-")
+RANGED = ("packhouse/snapshot-", "packhouse/streams-")
 """Sidecars that are brought by ranges where they are large: often a part of one is enough, or comes first."""
 
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -8,8 +8,9 @@ from storage.graphmake import GraphMaker
 from storage.pathmake import PathMaker
 from storage.sidecars import Maker
 from storage.snapmake import SnapshotMaker
+from storage.streammake import StreamMaker
 from storage.tablemake import TableMaker
 
 MAKERS: Final[dict[str, Maker]] = {
-    maker.kind: maker for maker in (GraphMaker(), TableMaker(), SnapshotMaker(), PathMaker())
+    maker.kind: maker for maker in (GraphMaker(), TableMaker(), SnapshotMaker(), PathMaker(), StreamMaker())
 }

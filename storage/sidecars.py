@@ -43,6 +43,7 @@ Piece = tuple[int, int, int]
 """Offset in the tail, length, CRC-32."""
 
 LEASE_SECONDS: Final = 20.0
+STREAM_BYTES: Final = 256 << 20
 _FIRST: Final = 256 << 10  # bytes that are read first: the front of a small sidecar is among them
 _PIECE: Final = 4 << 20
 _WANTS: Final = 1000
@@ -167,7 +168,7 @@ class Site:
 
     `run` gives the result of a function of the handle, called in a thread, once all it needs is on this node. `known`:
     the commits of packs by the name of the pack, where somebody knows them already. `lately`: what was listed on
-    this node. `check` raises to end the work.
+    this node. `stream_bytes`: of texts that get a ready stream. `check` raises to end the work.
     """
 
     backend: Backend
@@ -175,6 +176,7 @@ class Site:
     run: Callable[[Callable[[Handle], _T]], Awaitable[_T]]
     known: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
     lately: Listed = NOTHING_LISTED
+    stream_bytes: int = STREAM_BYTES
     check: Callable[[], None] = lambda: None
 
     @property

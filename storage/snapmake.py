@@ -68,7 +68,7 @@ class SnapshotMaker:
 
     async def fits(self, site: Site) -> bool:
         """HEAD may have moved among commits that were there, and what it stands on may have been made anew."""
-        head = await site.run(_head)
+        head = await site.run(head_tree)
         try:
             top = (await self._layer(site, made_from(site.names))).front
             if head is not None and head not in top.trees:
@@ -83,7 +83,7 @@ class SnapshotMaker:
         return True
 
     async def make(self, site: Site, put: Put) -> bytes:
-        trees = await site.run(partial(_wanted, lately=site.lately))
+        trees = await site.run(partial(wanted_trees, lately=site.lately))
         making = _Making(site, put)
         base = await self._base(site)
         making.begin(base, [] if base else await self._others(site))
@@ -262,7 +262,8 @@ class _Making:
             self._offset += len(data)
 
 
-def _head(handle: Handle) -> bytes | None:
+def head_tree(handle: Handle) -> bytes | None:
+    """The tree of HEAD, None where there is none."""
     view = open_view(handle)
     head = view.refs.head
     try:
@@ -271,9 +272,9 @@ def _head(handle: Handle) -> bytes | None:
         return None
 
 
-def _wanted(handle: Handle, lately: Listed) -> list[bytes]:
+def wanted_trees(handle: Handle, lately: Listed) -> list[bytes]:
     """The trees to have: HEAD's, and those of `lately` that are tips."""
-    head = _head(handle)
+    head = head_tree(handle)
     found = [head] if head is not None else []
     left = set(lately.trees) - {head}
     if left and lately.most:

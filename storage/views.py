@@ -33,8 +33,9 @@ from storage.objects import CachedObjects, NoObjects, Unopened
 from storage.open import open_backend
 from storage.paths import PathLayers, PathOpener
 from storage.refs import RefsReader
-from storage.snapshots import SnapshotOpener, Snapshots
+from storage.snapshots import SnapshotOpener, snapshots
 from storage.sources import CachedSource, LocalSource, RepositorySource
+from storage.streams import StreamOpener, streams
 from storage.tables import TableOpener, Tables
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def _derived(view: View, repository: _Repository, handle: Handle) -> None:
     view.open_graph = graphs = Opener(repository.graphs, handle)
     view.open_changes = PathOpener(repository.paths, graphs, handle)
     view.snapshots = SnapshotOpener(repository.snapshots, handle)
+    view.streams = StreamOpener(repository.streams, handle)
 
 
 def open_objects(handle: Handle, more: Sequence[PackRecord] = ()) -> Objects:
@@ -166,7 +168,8 @@ class _Repository:
         self.source = source
         self.graphs = Graphs(source)
         self.paths = PathLayers(source)
-        self.snapshots = Snapshots(source)
+        self.snapshots = snapshots(source)
+        self.streams = streams(source)
         self.tables = Tables(source)
         self.index_bytes = 0
         self._packs: dict[str, PackFile] = {}

@@ -11,6 +11,7 @@ from app.reads.stat import refuse_gitlink
 from pack.errors import WrongType
 from pack.objects import BLOB, TYPE_NAMES
 from pack.revision import locate, show
+from pack.streams import gzip_member
 from storage.repository import open_view
 
 if TYPE_CHECKING:
@@ -29,6 +30,14 @@ class Found:
     size: int
     commit: str | None = None
     path: bytes = b""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A gzip member of so many bytes; its bytes, unless they were not asked for."""
+
+    size: int
+    body: bytes | None
 
 
 def look(view: View, params: Params) -> Found:
@@ -52,6 +61,24 @@ def content(view: View, found: Found, start: int, end: int) -> bytes:
     """Bytes `start` to `end` (exclusive) of the object."""
     data = view.objects.read(found.oid)[1]
     return data if (start, end) == (0, len(data)) else data[start:end]
+
+
+def ready(view: View, oid: bytes, *, bare: bool = False, most: int | None = None) -> Ready | None:
+    """The blob's ready gzip stream, None where it has none; without its bytes if it is to be `bare`, or has more than
+    `most`. Need.
+    """
+    stream = view.streams.find(oid) if view.streams is not None else None
+    if stream is None:
+        return None
+    if bare or (most is not None and stream.length > most):
+        return Ready(stream.member_bytes, None)
+    data = view.streams.read(stream) if view.streams is not None else None
+    return Ready(stream.member_bytes, gzip_member(stream, data)) if data is not None else None
+
+
+def work_ready(handle: Handle, oid: bytes) -> Ready | None:
+    """`ready` in a worker."""
+    return ready(open_view(handle), oid)
 
 
 def work_look(handle: Handle, params: Params) -> Found:

@@ -14,7 +14,7 @@ from pack.sidecar import HEADER_BYTES
 from pack.snaplayer import SnapLayer
 from pack.snapshot import KIND, VERSION, Row
 from pack.view import View
-from storage import compaction, publish, snapmake, snapshots, views
+from storage import compaction, publish, snapmake, stacked, views
 from storage.backend import Backend
 from storage.publish import Won
 from storage.repository import Handle, Repositories, open_view
@@ -31,7 +31,7 @@ MAKER = SnapshotMaker()
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(stacked, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(snapmake, "BLOCK_ROWS", 1)
     monkeypatch.setattr(snapmake, "_SMALL", 0)
     wanted()
