@@ -11,7 +11,6 @@ from storage import layout
 from storage.cache import Place
 from storage.manifest import Manifest
 
-_DERIVED = tuple(f"packhouse/{kind}-" for kind in ("objects", "graph", "paths", "snapshot"))
 _INDEX_HEAD = 8 + 1024 + 40
 _INDEX_ROW = 28
 
@@ -104,7 +103,7 @@ def want(
     found: list[Want] = []
     for name, offset, length in ranges:
         file = files.get(name)
-        if file is None and name.startswith(_DERIVED):
+        if file is None and name.startswith(layout.SIDECARS):
             # No manifest names what is derived from packs; it need not be there.
             part = place.blocks(offset, length) if length and name.startswith(layout.RANGED) else ()
             found.append(Want(File(name, "sidecar", None, b""), not part, frozenset(part)))

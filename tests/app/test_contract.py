@@ -123,7 +123,7 @@ def test_ranges(served: Served, range_: str, status: int, body: bytes | None, sa
 
 def test_if_range(served: Served) -> None:
     repo = served.case("h24")
-    etag = repo.ask("/raw", path="ten").headers["etag"]
+    etag = repo.ask("/raw", path="ten", headers={"Accept-Encoding": "identity"}).headers["etag"]
     for condition, status in ((etag, 206), ('"other"', 200), (f"W/{etag}", 200)):
         assert repo.ask("/raw", path="ten", headers={"Range": "bytes=1-2", "If-Range": condition}).status_code == status
 
@@ -136,7 +136,7 @@ def test_a_big_file_streams_and_ranges(served: Served, repositories: Repositorie
     data = git(path, "cat-file", "blob", oid.decode())
     assert int(size) > 1 << 20
     assert mode == b"100644"
-    answer = repo.ask("/raw", path=name)
+    answer = repo.ask("/raw", path=name, headers={"Accept-Encoding": "identity"})
     assert answer.content == data
     assert answer.headers["content-length"] == size.decode()
     part = repo.ask("/raw", path=name, headers={"Range": "bytes=300000-1000000"})

@@ -19,7 +19,7 @@ from tests.support.git import Plumbing, git
 from tests.support.service import Repo, Running
 
 NAME = "history"
-SIDECARS = ("graph", "objects", "snapshot", "paths")
+SIDECARS = ("graph", "objects", "snapshot", "paths", "streams")
 CACHED = ("flat", "rows", "text")
 
 
@@ -65,6 +65,7 @@ def answers(repo: Repo) -> list[Any]:
         repo.stream("/tree", rev="HEAD~7", recursive=True, sizes=True)[0],
         repo.pages("/tree", "entries", rev="HEAD~40", recursive=True, sizes=True, limit=salt),
         repo.stream("/grep", pattern="a", max_per_file=salt)[0],
+        [repo.ask("/raw", path=entry["path"]).content for entry in files[:10]],
     ]
 
 

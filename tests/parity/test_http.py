@@ -243,7 +243,7 @@ def test_objects(served: Served, oracle: Oracle, name: str) -> None:
         found, kind, size = out[at:end].split()
         data = out[end + 1 : end + 1 + int(size)]
         at = end + 2 + int(size)
-        answer = repo.ask(f"/objects/{oid.decode()}", accept="*/*")
+        answer = repo.ask(f"/objects/{oid.decode()}", accept="*/*", headers={"Accept-Encoding": "identity"})
         assert (found, answer.headers["packhouse-object-type"]) == (oid, kind.decode())
         assert answer.content == data
         assert int(answer.headers["content-length"]) == len(data)
@@ -295,9 +295,13 @@ def test_files(served: Served, oracle: Oracle, name: str) -> None:
                 continue
             assert found["size"] == int(size)
             data = git(path, "cat-file", "blob", oid)
-            answer = repo.ask("/raw", accept="*/*", rev=rev, path=where)
+            answer = repo.ask("/raw", accept="*/*", rev=rev, path=where, headers={"Accept-Encoding": "identity"})
             assert answer.content == data
             assert answer.headers["etag"] == f'"{oid.decode()}"'
+            answer = repo.ask("/raw", accept="*/*", rev=rev, path=where, headers={"Accept-Encoding": "gzip"})
+            assert answer.content == data
+            coding = "-gzip" if "content-encoding" in answer.headers else ""
+            assert answer.headers["etag"] == f'"{oid.decode()}{coding}"'
             begin = rng.randrange(len(data) + 1)
             part = repo.ask("/raw", accept="*/*", rev=rev, path=where, headers={"Range": f"bytes={begin}-{begin + 99}"})
             assert (part.status_code, part.content) == (206, data[begin : begin + 100]) or begin == len(data)

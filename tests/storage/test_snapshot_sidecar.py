@@ -211,13 +211,13 @@ async def test_tips_that_were_listed_lately_have_one(local: Backend, history: Hi
     async with opened(local) as (site, _):
         tree = await site.run(trees)
         site.lately = Listed([tree[40], tree[60], b"\0" * 20], 4)
-        assert await site.run(lambda handle: snapmake._wanted(handle, site.lately)) == [tree[60]]
+        assert await site.run(lambda handle: snapmake.wanted_trees(handle, site.lately)) == [tree[60]]
         tip = type("Tip", (), {"tree": tree[40]})
         view = await site.run(open_view)
         view.refs.iterate = lambda *_: iter([tip])
-        assert await site.run(lambda handle: snapmake._wanted(handle, site.lately)) == [tree[60], tree[40]]
+        assert await site.run(lambda handle: snapmake.wanted_trees(handle, site.lately)) == [tree[60], tree[40]]
         site.lately = Listed(site.lately.trees, 0)
-        assert await site.run(lambda handle: snapmake._wanted(handle, site.lately)) == [tree[60]]
+        assert await site.run(lambda handle: snapmake.wanted_trees(handle, site.lately)) == [tree[60]]
         site.lately = Listed(site.lately.trees, 1)
         assert await build(site, MAKER) == BUILT
         assert set((await layer_now(local)).trees) == {tree[60], tree[40]}
