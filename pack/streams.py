@@ -11,7 +11,8 @@ What a sidecar of them says in its front, little-endian:
     for each tree, oid (20 bytes): the trees whose blobs are here, as far as there was room
     for each blob, sorted by oid:
         oid (20 bytes), u32 the sidecar (its place among those below, their number for this one), u64 offset in its
-        tail, u32 bytes of the stream, u32 bytes of the text, u32 CRC-32 of the text, u32 CRC-32 of the stream
+        tail, u32 bytes of the stream, u32 bytes of the text, u32 CRC-32 of the text, u32 CRC-32 of the stream; a blob
+        that does not get smaller has no stream, which has 0 bytes
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class StreamLayer:
         self._front = front
 
     def find(self, oid: bytes) -> Stream | None:
-        """The stream of a blob, None where it has none."""
+        """The row of a blob, None where it has none. BadSidecar."""
         front, rows, size = self._front, self._rows, _ROW.size
         low, high = 0, self.count
         while low < high:
@@ -105,7 +106,7 @@ class StreamLayer:
         """The streams that this very sidecar holds, in their order."""
         here = len(self.below)
         rows = (Stream(*row) for row in _ROW.iter_unpack(memoryview(self._front)[self._rows :]))
-        yield from sorted((row for row in rows if row.layer == here), key=lambda row: row.offset)
+        yield from sorted((row for row in rows if row.layer == here and row.length), key=lambda row: row.offset)
 
 
 def write_front(below: Sequence[Below], trees: Sequence[bytes], streams: Iterable[Stream]) -> bytes:

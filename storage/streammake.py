@@ -7,7 +7,7 @@ into, or little to look for, the streams are copied instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -18,10 +18,11 @@ from pack import inflate
 from pack.errors import CorruptData, NotFound, TooLarge, WrongType
 from pack.objects import BLOB
 from pack.sidecar import HEADER_BYTES, BadSidecar
+from pack.snapshot import UNKNOWN
 from pack.streams import KIND, VERSION, Below, Stream, StreamLayer, deflate, write_front
 from pack.tree import DIRECTORY, GITLINK
 from storage.backend import NotThere
-from storage.sidecars import Piece, Put, Site, earlier, key_of, made_from, read_front
+from storage.sidecars import Piece, Put, Site, earlier, key_of, made_from, others, read_front
 from storage.snapmake import head_tree, wanted_trees
 from storage.views import open_view
 
@@ -82,7 +83,10 @@ class StreamMaker:
         site.check()
         making = _Making(site, put, texts)
         try:
-            await making.begin(await self._base(site))
+            if base := await self._base(site):
+                await making.begin(base)
+            elif other := await self._other(site):
+                await making.begin(other, alone=True)
         except (NotThere, BadSidecar):
             making.forget()
         for left in making.left():
@@ -97,14 +101,24 @@ class StreamMaker:
     async def _base(self, site: Site) -> list[_Layer]:
         """The sidecars, from below, of the last of the earlier pack sets that has them all as it needs them."""
         for _, derived in earlier(site.names, _TRIES):
-            try:
-                top = await self._layer(site, derived)
-                layers = [await self._layer(site, below.id) for below in top.front.below]
-            except (NotThere, BadSidecar):
-                continue
-            if [layer.named for layer in layers] == top.front.below:
-                return [*layers, top]
+            if layers := await self._layers(site, derived):
+                return layers
         return []
+
+    async def _other(self, site: Site) -> list[_Layer]:
+        """The same of any other pack set, which may go any time: packs that were joined had one."""
+        for derived in await others(site, KIND, VERSION, _TRIES):
+            if layers := await self._layers(site, derived):
+                return layers
+        return []
+
+    async def _layers(self, site: Site, derived: bytes) -> list[_Layer]:
+        try:
+            top = await self._layer(site, derived)
+            layers = [await self._layer(site, below.id) for below in top.front.below]
+        except (NotThere, BadSidecar):
+            return []
+        return [*layers, top] if [layer.named for layer in layers] == top.front.below else []
 
 
 class _Making:
@@ -118,25 +132,25 @@ class _Making:
         self._own: dict[bytes, Stream] = {}
         self._base: list[_Layer] = []
         self._kept: dict[bytes, Stream] = {}
-        self._dull: set[bytes] = set()
+        self._lost: set[bytes] = set()
 
     def forget(self) -> None:
         """Something of what was there is damaged: it is of no use."""
         self._base, self._kept = [], {}
 
-    async def begin(self, base: list[_Layer]) -> None:
-        """Stand on what is there already, or copy from it. NotThere, BadSidecar."""
-        if not base:
-            return
+    async def begin(self, base: list[_Layer], *, alone: bool = False) -> None:
+        """Stand on what is there already, or copy from it, as must be to stand `alone`. NotThere, BadSidecar."""
         top = base[-1].front
         found = {oid: stream for oid in self._texts if (stream := top.find(oid)) is not None}
         kept = sum(stream.length for stream in found.values())
         new = sum(size for oid, size in self._texts.items() if oid not in found) // _RATIO
-        if len(base) < _LAYERS and kept > _SMALL and kept >= 2 * new:
+        if not alone and len(base) < _LAYERS and kept > _SMALL and kept >= 2 * new:
             self._base, self._kept = base, found
             return
+        self._own.update((oid, stream) for oid, stream in found.items() if not stream.length)
         for number, layer in enumerate(base):
-            await self._copy(layer, sorted((s for s in found.values() if s.layer == number), key=lambda s: s.offset))
+            streams = [stream for stream in found.values() if stream.layer == number and stream.length]
+            await self._copy(layer, sorted(streams, key=lambda stream: stream.offset))
 
     async def _copy(self, layer: _Layer, streams: list[Stream]) -> None:
         """Take streams of one sidecar over; few requests bring many."""
@@ -162,16 +176,16 @@ class _Making:
             if oid not in self._own and oid not in self._kept:
                 batch.append(oid)
                 size += length
-                if size > LARGEST:
+                if size > _TOGETHER:
                     yield batch
                     batch, size = [], 0
         if batch:
             yield batch
 
     def deflate(self, handle: Handle, oids: list[bytes]) -> None:
-        """Make the streams of blobs; one that cannot be read, or does not get smaller, has none. Need."""
+        """Make the streams of blobs; one that cannot be read has none, nor one that does not get smaller. Need."""
         view = open_view(handle)
-        todo = [oid for oid in oids if oid not in self._own and oid not in self._dull]
+        todo = [oid for oid in oids if oid not in self._own and oid not in self._lost]
         try:
             for oid, _, text in view.objects.read_many(todo):
                 self._add(oid, text)
@@ -184,7 +198,7 @@ class _Making:
         try:
             self._add(oid, view.objects.read_as(oid, BLOB))
         except (CorruptData, NotFound, TooLarge, WrongType):
-            self._dull.add(oid)
+            self._lost.add(oid)
 
     def _add(self, oid: bytes, text: bytes) -> None:
         data = deflate(text)
@@ -192,7 +206,7 @@ class _Making:
         if stream.member_bytes < len(text):
             self._store(stream, data)
         else:
-            self._dull.add(oid)
+            self._own[oid] = Stream(oid, 0, 0, 0, len(text), 0, 0)
 
     def _store(self, stream: Stream, data: bytes) -> None:
         if stream.oid not in self._own:
@@ -212,7 +226,7 @@ def _texts(handle: Handle, trees: list[bytes], most: int, largest: int = LARGEST
     found: dict[bytes, int] = {}
     room = most
     for size, oid in chain.from_iterable(_sized(view, tree, found.__contains__) for tree in trees):
-        if size > largest:
+        if size > largest or oid in found:
             continue
         if size > room or len(found) == MOST:
             break
@@ -222,7 +236,25 @@ def _texts(handle: Handle, trees: list[bytes], most: int, largest: int = LARGEST
 
 
 def _sized(view: View, tree: bytes, known: Callable[[bytes], bool]) -> Iterator[tuple[int, bytes]]:
-    """(bytes, oid) of the blobs below a tree, as far as it can be read. Need."""
+    """(bytes, oid) of the blobs below a tree, as far as it can be read; they may come twice. Need."""
+    if not (yield from _listed(view, tree)):
+        yield from _walked(view, tree, known)
+
+
+def _listed(view: View, tree: bytes) -> Generator[tuple[int, bytes], None, bool]:
+    """From the snapshot of the tree, and whether it had all of them."""
+    parts = view.snapshots.parts(tree) if view.snapshots is not None else None
+    for part in parts or ():
+        block = view.snapshots.load(part) if view.snapshots is not None else None
+        if block is None:
+            return False
+        for row in block.rows():
+            if row.mode != GITLINK and row.size != UNKNOWN:
+                yield row.size, row.oid
+    return parts is not None
+
+
+def _walked(view: View, tree: bytes, known: Callable[[bytes], bool]) -> Iterator[tuple[int, bytes]]:
     try:
         for _, entry in view.walk(tree):
             if entry.mode in (DIRECTORY, GITLINK) or known(entry.oid):

@@ -21,7 +21,8 @@ class StreamOpener(StackOpener[StreamLayer]):
         """The stream of a blob, None where it has none. Need."""
         layer = self._layer()
         try:
-            return layer.find(oid) if layer is not None else None
+            stream = layer.find(oid) if layer is not None else None
+            return stream if stream is not None and stream.length else None
         except BadSidecar as error:
             self._lose(error.detail)
         return None
