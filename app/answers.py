@@ -1,134 +1,52 @@
-"""From a request to a response: who asks, what for, at which generation, where the work is done, how it is sent."""
+"""Answers that are documents or lists: kept ones, made here or in a worker, sent in the form that the client takes."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import re
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import anyio.to_thread
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app import cursors, placing, problems
+from app.asking import Asking, current_tag
 from app.attempts import Attempts
 from app.coders import WORTH_BYTES, aside, coded, encode, finish, hold
-from app.coding import GZIP, IDENTITY, accepted, choose, tagged
-from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, OID, headers_of
+from app.coding import IDENTITY, accepted, choose, tagged
+from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, headers_of
 from app.kept import Keeping, Kept
-from app.negotiate import JSON, NDJSON, PATCH, accept, byte_range, matches
+from app.negotiate import JSON, NDJSON, PATCH, accept
 from app.operations import DEFAULT_BYTES, Operation
-from app.questions import Question, ask
-from app.reads import diff, page, raw
-from app.reads.raw import Found, Ready
+from app.reads import diff, page
 from app.receipts import Receipt
 from app.streamed import Streamed
-from app.tokens import Bearer, Verb
-from pack.errors import BadParameter, CorruptObject, CursorExpired, ObjectNotFound, RepoNotFound
-from pack.history import History
-from pack.objects import BLOB, TYPE_NAMES
+from pack.errors import BadParameter, CursorExpired, ObjectNotFound
 from pack.reader import Need
-from storage.layout import check_name
-from storage.repository import Unopened, glance, open_view
+from storage.repository import Unopened
 
 if TYPE_CHECKING:
     from app.reads.base import Params
     from app.service import Service
-    from app.workers import Stream
     from pack.view import View
     from storage.repository import Handle
 
 log = logging.getLogger("packhouse")
 
 T = TypeVar("T")
-SEGMENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
-BYTES: Final = "application/octet-stream"
 
 
-def authorize(service: Service, request: Request, verb: Verb) -> tuple[str, str, Bearer]:
-    """Owner, name and bearer of a request to a repository that may use `verb` on it."""
-    owner, name = request.path_params["owner"], request.path_params["name"]
-    bearer = service.tokens.identify(request.headers.get("authorization"))
-    if request.method == "PUT":
-        check_name(owner, name)
-    for segment in (owner, name):
-        if not SEGMENT.match(segment) or segment.endswith((".git", ".lock")):
-            raise RepoNotFound(f"there is no repository {owner[:100]}/{name[:100]}")
-    service.tokens.check(bearer, owner, name, verb)
-    return owner, name, bearer
-
-
-class Views:
-    """The views that this process reads from on its event loop."""
-
-    def __init__(self, most: int = 256) -> None:
-        self._views: OrderedDict[tuple[str, int], View] = OrderedDict()
-        self._most = most
-
-    async def open(self, handle: Handle) -> View:
-        key = (handle.namespace, handle.generation)
-        view = self._views.get(key)
-        if view is None:
-            # Reading and checking indexes can take a while.
-            view = await anyio.to_thread.run_sync(open_view, handle)
-            self._views[key] = view
-            while len(self._views) > self._most:
-                self._views.popitem(last=False)
-        else:
-            self._views.move_to_end(key)
-        return view
-
-    async def commits(self, view: View) -> int:
-        """How many commits the commit graph of the view has, which is open then; 0 where there is none."""
-        if not view.commits:
-            # Reading and checking a large one can take a while.
-            await anyio.to_thread.run_sync(History, view)
-        return view.commits
-
-    async def near(self, handle: Handle) -> View | None:
-        """The view, where it is open or can be opened in no time."""
-        view = self._views.get((handle.namespace, handle.generation))
-        if view is None and sum(record.objects for record in handle.manifest.packs) <= placing.LOOP_OBJECTS:
-            view = await self.open(handle)
-        return view
-
-    def glance(self, handle: Handle) -> View:
-        """The view as far as it can be had without opening packs: asking it for an object may be Unopened."""
-        return self._views.get((handle.namespace, handle.generation)) or glance(handle)
-
-
-class Reads:
-    """Answers the read operations of one service."""
+class Reads(Asking):
+    """Answers the read operations of one service, but for bytes."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
-        self._views = Views()
+        super().__init__(service)
         self._kept = Kept(service.settings.answer_cache_bytes)
         self._attempts = Attempts()
-
-    async def _open(self, request: Request, operation: Operation) -> tuple[Handle, Question, Bearer]:
-        owner, name, bearer = authorize(self._service, request, "read")
-        question = ask(operation, request.scope["query_string"])
-        handle = await self._service.repositories.handle(owner, name, question.params["min_generation"])
-        return handle, question, bearer
-
-    async def _supplied(self, handle: Handle, work: Callable[[Handle], Awaitable[T]]) -> T:
-        """Do `work`, bringing from the store whatever it finds missing on this node."""
-        errand = self._service.repositories.errand(handle)
-        while True:
-            try:
-                return await work(errand.handle)
-            except Need as need:
-                await errand.bring(need)
-            finally:
-                self._service.sidecars.look()
 
     async def _by_graph(self, operation: Operation, params: Params, view: View) -> bool:
         # A graph that no history is too long for is opened only for reads that it would serve here.
@@ -157,23 +75,6 @@ class Reads:
         finally:
             self._service.sidecars.look()
 
-    async def _work(self, handle: Handle, name: str, *arguments: Any) -> Any:
-        return await self._service.pool.run(name, *arguments, key=handle.namespace)
-
-    def _stream(self, handle: Handle, name: str, *arguments: Any) -> Stream:
-        return self._service.pool.stream(name, *arguments, key=handle.namespace)
-
-    async def _begun(
-        self, handle: Handle, name: str, arguments: Callable[[Handle], tuple[Any, ...]]
-    ) -> tuple[bytes, Stream]:
-        """A stream of bytes and its first item: what can be refused is refused here."""
-
-        async def begin(handle: Handle) -> tuple[bytes, Stream]:
-            pieces = self._stream(handle, name, *arguments(handle))
-            return await anext(pieces), pieces
-
-        return await self._supplied(handle, begin)
-
     async def _recall(self, etag: str, coding: str, kind: str) -> page.Answer | None:
         """What is kept of an answer, in the coding where that is worth it: it is then kept so, too."""
         kept = self._kept.get(tagged(etag, coding))
@@ -191,7 +92,7 @@ class Reads:
         accept(request.headers.get("accept"), (JSON,))
         coding = choose(accepted(request.scope["headers"]))
         params, cache, etag = question.params, question.cache, question.etag(handle, JSON)
-        current = _current(request, etag, coding)
+        current = current_tag(request, etag, coding)
         if current is not None:
             return Response(status_code=304, headers=headers_of(handle, None, current, cache))
         kept = await self._recall(etag, coding, JSON)
@@ -224,7 +125,7 @@ class Reads:
         kind = accept(request.headers.get("accept"), offered)
         coding = choose(accepted(request.scope["headers"]))
         params, cache, etag = question.params, question.cache, question.etag(handle, kind)
-        current = _current(request, etag, coding)
+        current = current_tag(request, etag, coding)
         if current is not None:
             return Response(status_code=304, headers=headers_of(handle, None, current, cache))
         # A cursor is looked at every time: it has to be the bearer's own.
@@ -380,114 +281,6 @@ class Reads:
             keeping.end(b"")
 
         return Streamed(coded(work.coding, body()), 200, headers, PATCH)
-
-    async def raw(self, request: Request, operation: Operation) -> Response:
-        """The bytes of one file, whole or a range."""
-        receipt = Receipt()
-        handle, question, _ = await self._open(request, operation)
-        params = question.params
-
-        async def look(handle: Handle) -> Found:
-            if placing.walks((params["rev"],)):
-                return cast(Found, await self._work(handle, "app.reads.raw:work_look", handle, params))
-            return raw.look(await self._views.open(handle), params)
-
-        found = await self._supplied(handle, look)
-        headers = headers_of(handle, found.commit, f'"{found.oid.hex()}"', question.cache)
-        name = found.path.rpartition(b"/")[2] or found.oid.hex().encode()
-        headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
-        return await self._bytes(request, handle, found, headers, receipt)
-
-    async def object(self, request: Request, operation: Operation) -> Response:
-        """The bytes of any object by its full id."""
-        receipt = Receipt()
-        handle, _, _ = await self._open(request, operation)
-        text = request.path_params["oid"]
-        if not OID.match(text.encode()):
-            raise BadParameter("an object is named by its 40 hex digits here", parameter="oid")
-
-        async def look(handle: Handle) -> Found:
-            return raw.look_object(await self._views.open(handle), bytes.fromhex(text))
-
-        found = await self._supplied(handle, look)
-        headers = headers_of(handle, None, f'"{text}"', IMMUTABLE)
-        headers["Packhouse-Object-Type"] = TYPE_NAMES[found.type].decode()
-        return await self._bytes(request, handle, found, headers, receipt)
-
-    async def _ready(self, handle: Handle, oid: bytes, bare: bool) -> Ready | None:
-        """The blob's gzip stream, where one is ready; a long one is read and checked by a worker."""
-
-        async def find(handle: Handle) -> Ready | None:
-            found = raw.ready(await self._views.open(handle), oid, bare=bare, most=placing.LOOP_BYTES)
-            if found is None or found.body is not None or bare:
-                return found
-            return cast(Ready | None, await self._work(handle, "app.reads.raw:work_ready", handle, oid))
-
-        return await self._supplied(handle, find)
-
-    async def _bytes(
-        self, request: Request, handle: Handle, found: Found, headers: dict[str, str], receipt: Receipt
-    ) -> Response:
-        """The object's bytes, or the one range of them that is asked for (RFC 9110, section 14)."""
-        headers["X-Content-Type-Options"] = "nosniff"
-        headers["Accept-Ranges"] = "bytes"
-        etag = headers["ETag"]
-        coding = choose(accepted(request.scope["headers"]), (GZIP,)) if found.type == BLOB else IDENTITY
-        current = _current(request, etag, coding)
-        if current is not None:
-            return Response(status_code=304, headers=headers | {"ETag": current})
-        if coding == GZIP and "range" not in request.headers:
-            ready = await self._ready(handle, found.oid, request.method == "HEAD")
-            if ready is not None:
-                headers |= {"ETag": tagged(etag, GZIP), "Content-Encoding": GZIP, "Content-Length": str(ready.size)}
-                headers["Server-Timing"] = receipt.header()
-                return Response(ready.body, 200, headers, BYTES)
-        wanted = request.headers.get("range") if request.method == "GET" else None
-        condition = request.headers.get("if-range")
-        if condition is not None and condition.strip() != headers["ETag"]:
-            wanted = None
-        part = byte_range(wanted, found.size)
-        start, end = part or (0, found.size)
-        status = 200 if part is None else 206
-        if part is not None:
-            headers["Content-Range"] = f"bytes {start}-{end - 1}/{found.size}"
-        headers["Content-Length"] = str(end - start)
-        if request.method == "HEAD":
-            headers["Server-Timing"] = receipt.header()
-            return Response(status_code=status, headers=headers, media_type=BYTES)
-        if found.size <= placing.LOOP_BYTES:
-
-            async def content(handle: Handle) -> bytes:
-                return raw.content(await self._views.open(handle), found, start, end)
-
-            body = await self._supplied(handle, content)
-            headers["Server-Timing"] = receipt.header()
-            return Response(body, status, headers, BYTES)
-        first, pieces = await self._begun(
-            handle, "app.reads.raw:work_chunks", lambda handle: (handle, found, start, end)
-        )
-        headers["Server-Timing"] = receipt.header()
-
-        async def chunks() -> AsyncGenerator[bytes, None]:
-            sent = len(first)
-            async with aclosing(pieces):
-                yield first
-                async for piece in pieces:
-                    sent += len(piece)
-                    yield piece
-            if sent != end - start:
-                # The connection breaks: fewer bytes than announced are never taken for the whole.
-                raise CorruptObject(f"{found.oid.hex()} ended after {sent} bytes")
-
-        return Streamed(chunks(), status, headers, BYTES)
-
-
-def _current(request: Request, etag: str, coding: str) -> str | None:
-    """The tag of what the client has already: the answer in the coding, or as it is, which is always accepted."""
-    header = request.headers.get("if-none-match")
-    if matches(header, tagged(etag, coding)):
-        return tagged(etag, coding)
-    return etag if coding != IDENTITY and matches(header, etag) else None
 
 
 async def _in_coding(found: page.Answer, coding: str, kind: str) -> page.Answer:

@@ -13,7 +13,9 @@ from starlette.routing import Route
 
 from app import __version__, openapi
 from app.answers import Reads
+from app.asking import Views
 from app.endpoints import Endpoint
+from app.files import Files
 from app.gather import Gather, shared
 from app.guards import Handled, HostGuard, Problems
 from app.jobs import Jobs
@@ -67,7 +69,9 @@ class Service:
         )
         self.jobs = Jobs(self.backend, settings, deriving=self.sidecars.turn, repositories=self.repositories)
         self.registry = Registry(self.backend, self.repositories, settings)
+        self.views = Views()
         self.reads = Reads(self)
+        self.files = Files(self)
         self.metrics = Metrics()
         self.gather = Gather(self, shared())
         self.ready = False

@@ -71,11 +71,11 @@ def _listing(operation: Operation) -> Handler:
 
 
 async def _raw(service: Service, request: Request) -> Response:
-    return await service.reads.raw(request, ops.RAW_BLOB)
+    return await service.files.raw(request, ops.RAW_BLOB)
 
 
 async def _object(service: Service, request: Request) -> Response:
-    return await service.reads.object(request, GET_OBJECT)
+    return await service.files.object(request, GET_OBJECT)
 
 
 def _endpoint(operation: Operation) -> Endpoint:

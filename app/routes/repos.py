@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app import cursors
-from app.answers import authorize
+from app.asking import authorize
 from app.endpoints import REPOSITORY, Endpoint
 from app.negotiate import JSON, accept
 from app.operations import CURSOR
