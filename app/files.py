@@ -22,6 +22,7 @@ from app.receipts import Receipt
 from app.streamed import Streamed
 from pack.errors import BadParameter, CorruptObject
 from pack.objects import BLOB, TYPE_NAMES
+from pack.reader import Need
 
 if TYPE_CHECKING:
     from storage.repository import Handle
@@ -69,7 +70,13 @@ class Files(Asking):
         """The blob's gzip stream, where one is ready; a long one is read and checked by a worker."""
 
         async def find(handle: Handle) -> Ready | None:
-            found = raw.ready(await self._views.open(handle), oid, bare=bare, most=placing.LOOP_BYTES)
+            view = await self._views.open(handle)
+            try:
+                found = raw.ready(view, oid, bare=bare, most=placing.LOOP_BYTES)
+            except Need:
+                if raw.at_hand(view, oid, placing.LOOP_BYTES):
+                    return None  # the blob as it is costs no request
+                raise
             if found is None or found.body is not None or bare:
                 return found
             return cast(Ready | None, await self._work(handle, "app.reads.raw:work_ready", handle, oid))

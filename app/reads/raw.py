@@ -10,6 +10,7 @@ from app.reads.base import Params
 from app.reads.stat import refuse_gitlink
 from pack.errors import WrongType
 from pack.objects import BLOB, TYPE_NAMES
+from pack.reader import Need
 from pack.revision import locate, show
 from pack.streams import gzip_member
 from storage.repository import open_view
@@ -74,6 +75,14 @@ def ready(view: View, oid: bytes, *, bare: bool = False, most: int | None = None
         return Ready(stream.member_bytes, None)
     data = view.streams.read(stream) if view.streams is not None else None
     return Ready(stream.member_bytes, gzip_member(stream, data)) if data is not None else None
+
+
+def at_hand(view: View, oid: bytes, most: int) -> bool:
+    """Whether the bytes of an object, `most` of them, need not be brought."""
+    try:
+        return view.objects.header(oid)[1] <= most and bool(view.objects.read(oid))
+    except Need:
+        return False
 
 
 def work_ready(handle: Handle, oid: bytes) -> Ready | None:
