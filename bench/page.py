@@ -45,7 +45,7 @@ class Section:
         return "\n".join(lines) + "\n" + self.body.strip("\n") + "\n"
 
 
-SECTIONS = ("reads", "stores", "load", "big")
+SECTIONS = ("reads", "lists", "stores", "load", "big")
 """The order of the page."""
 _SECTION = re.compile(r"<!-- section (\w+) -->\n(.*?)<!-- end \1 -->\n", re.DOTALL)
 
