@@ -23,6 +23,7 @@ from app.kept import Keeping, Kept
 from app.negotiate import JSON, NDJSON, PATCH, accept
 from app.operations import DEFAULT_BYTES, Operation
 from app.reads import diff, page
+from app.reads.base import by_snapshot
 from app.receipts import Receipt
 from app.streamed import Streamed
 from pack.errors import BadParameter, CursorExpired, ObjectNotFound
@@ -67,8 +68,8 @@ class Reads(Asking):
             return None
         handle = work.handle
         try:
-            by_snapshot = placing.by_snapshot(operation, work.params)
-            view = self._views.glance(handle) if by_snapshot else await self._views.near(handle)
+            listed = by_snapshot(operation.module, work.params)
+            view = self._views.glance(handle) if listed else await self._views.near(handle)
             return self._attempts.make(view, key, lambda: read(view, work)) if view is not None else None
         except Need:
             return None
@@ -168,7 +169,7 @@ class Reads(Asking):
                 tried = await self._tried(operation, replace(work, handle=handle), etag, page.page)
                 if tried is not None:
                     return tried
-                if not placing.by_snapshot(operation, params):
+                if not by_snapshot(operation.module, params):
                     view = await self._views.open(handle)
                     if placing.page_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
                         return page.page(view, work)

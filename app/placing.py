@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from app.operations import Operation
-from app.reads.base import HISTORIES, Params
+from app.reads.base import HISTORIES, Params, by_snapshot
 from pack.order import AUTHOR_DATE, DEFAULT
 from pack.revision import locate
 
@@ -46,11 +46,6 @@ def by_refs(operation: Operation, params: Params) -> bool:
     return operation.module == "resolve" and len(params["rev"]) <= LOOP_REVS and not walks(params["rev"])
 
 
-def by_snapshot(operation: Operation, params: Params) -> bool:
-    """Whether a snapshot may answer, in a worker, so that no pack has to be opened first."""
-    return operation.module == "tree" and params["recursive"] and not params["last_commit"]
-
-
 def single_on_loop(operation: Operation, params: Params, view: View) -> bool:
     """Whether the event loop does a single read itself."""
     if operation.module not in _POINT_READS:
@@ -86,10 +81,13 @@ def by_graph(operation: Operation, params: Params, commits: int) -> bool:
 
 def is_tried(operation: Operation, params: Params) -> bool:
     """Whether the event loop begins with this read, for a worker to make it where it turns out to be long."""
-    if operation.module == "diff":
+    if operation.module == "diff" and params["mode"] != "merge-base":
         revs = [rev for rev in (params["base"], params["head"]) if rev is not None]
-        return params["mode"] != "merge-base" and not (_searches(revs) or _steps(revs))
-    return by_snapshot(operation, params) and not (_searches((params["rev"],)) or _steps((params["rev"],)))
+    elif by_snapshot(operation.module, params):
+        revs = [params["rev"]]
+    else:
+        return False
+    return not (_searches(revs) or _steps(revs))
 
 
 def _steps(revs: Iterable[bytes]) -> bool:

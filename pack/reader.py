@@ -106,8 +106,7 @@ class Objects:
         cached = self.cache.get((self._keys[pack.name], offset))
         if cached is not None:
             return cached[0], len(cached[1])
-        if self.allowance is not None:
-            self.allowance.charge(_ENTRY)
+        self.charge(_ENTRY)
         try:
             entry = self._head(pack, offset)
             size = entry.size if not entry.base else self._result_size(pack, offset, entry)
@@ -315,8 +314,7 @@ class Objects:
                 break
             entry = self._entry(pack, offset, oid)
             self._check_size(oid, entry.size)
-            if self.allowance is not None:
-                self.allowance.charge(entry.size + _ENTRY)
+            self.charge(entry.size + _ENTRY)
             try:
                 data = _inflate(entry.raw[entry.start :], entry.size, offset)
             except PackError:

@@ -220,13 +220,13 @@ class _Making:
         return write_front([layer.named for layer in self._base], trees, chain(self._kept.values(), own))
 
 
-def _texts(handle: Handle, trees: list[bytes], most: int, largest: int = LARGEST) -> dict[bytes, int]:
+def _texts(handle: Handle, trees: list[bytes], most: int) -> dict[bytes, int]:
     """The blobs to have and the bytes of their texts: those that come first in the trees, as far as there is room."""
     view = open_view(handle)
     found: dict[bytes, int] = {}
     room = most
     for size, oid in chain.from_iterable(_sized(view, tree, found.__contains__) for tree in trees):
-        if size > largest or oid in found:
+        if size > LARGEST or oid in found:
             continue
         if size > room or len(found) == MOST:
             break

@@ -39,6 +39,11 @@ REASONS: Final = ("too_large", "not_fetched", "budget", "bad_object", "rename_li
 QUIET: Final = frozenset({"binary"})
 
 
+def by_snapshot(module: str, params: Params) -> bool:
+    """Whether a snapshot may answer a read, so that no pack has to be opened first."""
+    return bool(module == "tree" and params["recursive"] and not params["last_commit"])
+
+
 class Batch(NamedTuple):
     """Many rows at once, for lists that nobody cuts: `lines` are encoded records with a newline between them,
     `position` continues after the last one, as that of a row; None where more rows follow that are made already.

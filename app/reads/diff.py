@@ -33,6 +33,7 @@ from pack.revision import Resolved, resolve, show
 from pack.tree import GITLINK
 from pack.treediff import Change, Match, diff_trees
 from pack.view import View
+from storage.repository import open_view
 
 KEY: Final = "files"
 
@@ -178,8 +179,6 @@ def tail(view: View, params: Params, pin: dict[str, Any], tally: Tally) -> dict[
 
 def work_patch(request: Request) -> Iterator[bytes]:
     """`patched` in a worker."""
-    from storage.repository import open_view
-
     yield from patched(open_view(request.handle), request)
 
 

@@ -14,7 +14,7 @@ import orjson
 from app.coders import WORTH_BYTES, encode
 from app.coding import IDENTITY
 from app.cursors import Position, seal
-from app.reads.base import BLOCK_BYTES, HISTORIES, Batch, ListRead, Params, Rows, Tally, tail_of
+from app.reads.base import BLOCK_BYTES, HISTORIES, Batch, ListRead, Params, Rows, Tally, by_snapshot, tail_of
 from pack.allowance import Spent
 from storage.repository import Unopened, glance, open_view
 
@@ -251,11 +251,11 @@ def _lightly(read: Callable[[View, Request], Answer], request: Request) -> Answe
 
 def _light(request: Request) -> View | None:
     """The view without its packs, where the commit graph or a snapshot is likely to answer alone; or it is Unopened."""
-    by_snapshot = request.module == "tree" and request.params["recursive"] and not request.params["last_commit"]
-    if request.module not in HISTORIES and not by_snapshot:
+    listed = by_snapshot(request.module, request.params)
+    if request.module not in HISTORIES and not listed:
         return None
     view = glance(request.handle)
-    if by_snapshot:
+    if listed:
         return view if view.snapshots is not None and view.snapshots.trees() else None
     return view if view.graph is not None and view.commits else None
 

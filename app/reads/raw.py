@@ -80,9 +80,12 @@ def ready(view: View, oid: bytes, *, bare: bool = False, most: int | None = None
 def at_hand(view: View, oid: bytes, most: int) -> bool:
     """Whether the bytes of an object, `most` of them, need not be brought."""
     try:
-        return view.objects.header(oid)[1] <= most and bool(view.objects.read(oid))
+        if view.objects.header(oid)[1] > most:
+            return False
+        view.objects.read(oid)
     except Need:
         return False
+    return True
 
 
 def work_ready(handle: Handle, oid: bytes) -> Ready | None:
