@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 class Request:
     """A call or a stream on its way; `future` ends a call, `stream` takes the items of a stream.
 
-    `left` is when (by the loop's clock) its reader went away, None while somebody waits for it.
+    `left` is when (by the loop's clock) its reader went away, None while somebody waits for it. `sent` counts the
+    workers that it was given to.
     """
 
-    __slots__ = ("deadline", "future", "key", "left", "name", "number", "payload", "stream", "timer", "worker")
+    __slots__ = ("deadline", "future", "key", "left", "name", "number", "payload", "sent", "stream", "timer", "worker")
 
     def __init__(self, name: str, payload: bytes, key: str, deadline: float) -> None:
         self.name = name
@@ -30,6 +31,12 @@ class Request:
         self.future: asyncio.Future[Any] | None = None
         self.stream: Flow | None = None
         self.left: float | None = None
+        self.sent = 0
+
+    @property
+    def answered(self) -> bool:
+        """Whether anything of an answer has come."""
+        return not self.payload
 
     def settle(self, error: BaseException | None, value: Any = None) -> None:
         if self.timer is not None:

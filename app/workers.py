@@ -9,8 +9,9 @@
 No thread and no task is spent on a request: replies resolve futures straight from the socket's callback. A stream's
 reader has a window of bytes; a worker steps a stream only inside of it, and one whose streams all wait for slow readers
 is free for other work. A request that overruns its deadline, or does not stop when it is told to, costs its process,
-which is replaced. Errors: PackhouseErrors and `pack.reader.Need` arrive as themselves; `WorkerLost` when the process
-died; `DeadlineExceeded`; `Overloaded` when too much waits; any other exception is logged and arrives as a plain
+which is replaced. A request that its process never took up, since it was dead already, goes to another one. Errors:
+PackhouseErrors and `pack.reader.Need` arrive as themselves; `WorkerLost` when the process died over the request;
+`DeadlineExceeded`; `Overloaded` when too much waits; any other exception is logged and arrives as a plain
 PackhouseError (500).
 """
 
@@ -63,7 +64,8 @@ class Worker(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.pool._lost(self)
+        # Linux says so of a socket whose other end is gone, and was gone before it had read all that was sent to it.
+        self.pool._lost(self, unread=isinstance(exc, (BrokenPipeError, ConnectionResetError)))
 
     def data_received(self, data: bytes) -> None:
         self._parts.append(data)
@@ -95,6 +97,7 @@ class Worker(asyncio.Protocol):
         request = self.requests.get(number)
         if request is None:
             return
+        request.payload = b""
         if kind == DATA and request.stream is not None:
             request.stream.arrived(payload, len(payload))
         elif kind == ITEM and request.stream is not None:
@@ -115,8 +118,13 @@ class Worker(asyncio.Protocol):
         if request.stream is None or not request.stream.stalled:
             self.active -= 1
 
+    @property
+    def closing(self) -> bool:
+        """Whether what is sent goes nowhere; the loop finds out before it tells."""
+        return self.transport is None or self.transport.is_closing()
+
     def send(self, kind: int, number: int, payload: bytes = b"") -> None:
-        if self.transport is not None and not self.transport.is_closing():
+        if self.transport is not None and not self.closing:
             self.transport.write(FRAME.pack(len(payload), kind, number) + payload)
 
     def kill(self, reason: Callable[[Request], PackhouseError]) -> None:
@@ -250,15 +258,18 @@ class Pool:
         elif self._waiting.count >= self.queue:
             raise Overloaded(f"{self._waiting.count} heavy reads are waiting already; try again later")
         else:
-            self._waiting.put(request)
-            request.timer = asyncio.get_running_loop().call_later(self.patience, self._give_up, request)
+            self._wait(request)
+
+    def _wait(self, request: Request) -> None:
+        self._waiting.put(request)
+        request.timer = asyncio.get_running_loop().call_later(self.patience, self._give_up, request)
 
     def _give_up(self, request: Request) -> None:
         if self._waiting.remove(request):
             request.settle(Overloaded(f"no process for heavy reads came free in {self.patience:g} seconds"))
 
     def _free(self, key: str) -> Worker | None:
-        free = [w for w in self.workers if not w.active and not w.retiring and len(w.requests) < MAX_STREAMS]
+        free = [w for w in self.workers if not (w.active or w.retiring or w.closing) and len(w.requests) < MAX_STREAMS]
         if not free:
             return None
         for worker in free:
@@ -269,6 +280,7 @@ class Pool:
     def _assign(self, worker: Worker, request: Request) -> None:
         self._number = (self._number + 1) & 0xFFFFFFFF
         request.number, request.worker = self._number, worker
+        request.sent += 1
         worker.requests[request.number] = request
         worker.active += 1
         worker.recent[request.key] = None
@@ -285,7 +297,6 @@ class Pool:
             # The worker itself counts the work of a stream between items; the timer is for an item that never comes.
             request.timer = loop.call_later(request.deadline + self.grace, self._watch, request, loop.time())
             worker.send(OPEN, request.number, request.payload)
-        request.payload = b""
 
     def freed(self, worker: Worker) -> None:
         if worker.retiring and not worker.requests and worker.transport is not None:
@@ -406,7 +417,7 @@ class Pool:
             self._leaving.add(worker)
             self._replace()
 
-    def _lost(self, worker: Worker) -> None:
+    def _lost(self, worker: Worker, *, unread: bool) -> None:
         if worker in self.workers:
             self.workers.remove(worker)
         self._leaving.discard(worker)
@@ -415,8 +426,20 @@ class Pool:
                 log.error("a worker died: process %s", worker.process.pid)
             reaping = asyncio.get_running_loop().run_in_executor(None, reap, worker.process, REAP)
             reaping.add_done_callback(lambda _: worker.gone.set())
-        for request in list(worker.requests.values()):
+        requests = list(worker.requests.values())
+        worker.requests.clear()
+        for request in requests:
+            if unread and worker.reason is None and self._may_go_on(request):
+                if request.timer is not None:
+                    request.timer.cancel()
+                request.worker = None
+                self._wait(request)
+                continue
             error = worker.reason(request) if worker.reason else WorkerLost("the worker of this request died")
             request.settle(error)
-        worker.requests.clear()
         self._replace()
+        self.freed(worker)
+
+    def _may_go_on(self, request: Request) -> bool:
+        """Whether a request may go to another worker. All may have died at once; and one that kills them has an end."""
+        return self._open and not request.answered and request.left is None and request.sent <= self.size

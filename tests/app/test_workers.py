@@ -94,6 +94,35 @@ async def test_a_dead_worker_fails_its_request_and_is_replaced(one: Pool) -> Non
     assert await one.run(F + "add", 2, 2) == 4
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_request_that_no_worker_took_up_goes_to_another(pool: Pool, streamed: bool) -> None:
+    """All workers die with requests before them that they have not read, or before the loop knows of it."""
+
+    async def ask() -> int:
+        return len(await collect(pool.stream(F + "rows", 3))) and 3 if streamed else await pool.run(F + "add", 1, 2)
+
+    for stopped in (True, False):
+        pids = [worker.process.pid for worker in pool.workers if worker.process is not None]
+        assert len(pids) == 2
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP if stopped else signal.SIGKILL)
+        asked = [asyncio.ensure_future(ask()) for _ in range(6)]
+        await asyncio.sleep(0.05 if stopped else 0)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        assert await asyncio.gather(*asked) == [3] * 6
+        await until(lambda: len(pool.workers) == 2)
+    assert pool.restarts == 4
+
+
+async def test_a_request_that_kills_its_worker_kills_no_other(pool: Pool) -> None:
+    for number in range(1, 4):
+        with pytest.raises(WorkerLost):
+            await pool.run(F + "die")
+        await until(lambda: len(pool.workers) == 2)
+        assert pool.restarts == number
+
+
 async def test_a_deadline_costs_the_process(one: Pool) -> None:
     before = await one.run(F + "pid")
     begun = time.monotonic()
