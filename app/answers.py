@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable
@@ -59,6 +60,16 @@ class Reads(Asking):
         """The view without its packs, where refs or the commit graph are likely to answer alone; or it is Unopened."""
         view = self._views.glance(handle)
         return view if placing.by_refs(operation, params) or await self._by_graph(operation, params, view) else None
+
+    async def _walked(self, operation: Operation, work: page.Request) -> View | None:
+        """The view, where the stream of a history is made here block by block. Packs may turn out to be needed."""
+        if not placing.by_walk(operation, work.params, 1):
+            return None
+        try:
+            view = self._views.glance(work.handle)
+            return view if placing.by_walk(operation, work.params, await self._views.commits(view)) else None
+        except (Need, Unopened):
+            return None
 
     async def _tried(
         self, operation: Operation, work: page.Request, key: str, read: Callable[[View, page.Request], T]
@@ -190,7 +201,7 @@ class Reads(Asking):
         self, request: Request, operation: Operation, work: page.Request, cache: str, receipt: Receipt, etag: str
     ) -> Response:
         work = replace(work, bare=request.method == "HEAD")
-        blocks = self._blocks(work)
+        blocks = self._blocks(work, await self._walked(operation, work))
         tried = None if work.bare else await self._tried(operation, work, etag, page.entire)
         first = tried if tried is not None else await anext(blocks)
         whole = work.limit is None and work.max_bytes is None
@@ -230,18 +241,26 @@ class Reads(Asking):
 
         return Streamed(coded(work.coding, body()), 200, headers, NDJSON)
 
-    async def _blocks(self, work: page.Request) -> AsyncGenerator[page.Block, None]:
-        """The blocks of a stream from a worker, begun again in its middle when bytes had to be brought first."""
-        last: page.Block | None = None
+    async def _blocks(self, work: page.Request, here: View | None) -> AsyncGenerator[page.Block, None]:
+        """The blocks of a stream: from the view as long as that suffices, then from a worker, begun again in its middle
+        when bytes had to be brought first.
+        """
+        done = 0
+        with contextlib.suppress(Need, Unopened):
+            for block in page.stream(here, work) if here is not None else ():
+                work, done = replace(work, pin=block.pin, position=block.position), block.count
+                yield block
+                if block.end is not None:
+                    return
+                # Who waits has his turn between two blocks.
+                await asyncio.sleep(0)
         errand = self._service.repositories.errand(work.handle)
         while True:
-            done = 0 if last is None else last.count
             stream = self._stream(work.handle, "app.reads.page:work_stream", work, done)
             try:
                 async with aclosing(stream):
                     async for block in stream:
-                        last = block
-                        work = replace(work, pin=block.pin, position=block.position)
+                        work, done = replace(work, pin=block.pin, position=block.position), block.count
                         if block.end is not None:
                             stream.finish()
                         yield block

@@ -21,6 +21,7 @@ LOOP_RECORDS: Final = 1000
 LOOP_COMMITS: Final = 100
 LOOP_REVS: Final = 20
 LOOP_HEADS: Final = 4
+LOOP_TIPS: Final = 200
 # Commits of a history all of which the event loop may look at.
 LOOP_GRAPH: Final = 10_000
 # Objects of a repository that the event loop opens for what it may leave to a worker in the end.
@@ -31,6 +32,8 @@ _WALKS: Final = re.compile(rb"[~^:{]|-g[0-9a-f]")
 _SEARCHES: Final = re.compile(rb"[:{]|-g[0-9a-f]")
 _STEPS: Final = re.compile(rb"~[0-9]{4}")
 _REV_BYTES: Final = 300
+# What a log has to read more for than the graph.
+_FILTERS: Final = ("path", "follow", "author", "message")
 _POINT_READS: Final = frozenset({"resolve", "commit", "tag", "blob", "stat"})
 
 
@@ -69,7 +72,7 @@ def by_graph(operation: Operation, params: Params, commits: int) -> bool:
         return short and len(params["head"]) <= LOOP_HEADS and not _searches((params["base"], *params["head"]))
     if operation.module == "mergebase":
         return short and len(params["rev"]) <= LOOP_HEADS and not _searches(params["rev"])
-    if any(params[name] for name in ("path", "follow", "author", "message")):
+    if any(params[name] for name in _FILTERS):
         return False
     if (params["limit"] or operation.default_limit) > LOOP_COMMITS or len(params["rev"]) > LOOP_REVS:
         return False
@@ -77,6 +80,18 @@ def by_graph(operation: Operation, params: Params, commits: int) -> bool:
         return params["order"] != AUTHOR_DATE and not _searches((*params["rev"], *params["not"]))
     bounded = params["order"] != DEFAULT or params["not"] or params["until"] is not None or params["cursor"] is not None
     return not bounded and not walks(params["rev"])
+
+
+def by_walk(operation: Operation, params: Params, commits: int) -> bool:
+    """Whether the event loop makes the stream of this history itself, of which the open graph has so many commits.
+
+    A worker would make its records no faster than this process takes them over.
+    """
+    if operation.module != "log" or not 0 < commits <= LOOP_GRAPH or len(params["rev"]) > LOOP_TIPS:
+        return False
+    if params["order"] == AUTHOR_DATE or any(params[name] for name in _FILTERS):
+        return False
+    return not _searches((*params["rev"], *params["not"]))
 
 
 def is_tried(operation: Operation, params: Params) -> bool:
