@@ -245,10 +245,9 @@ class Reads(Asking):
         """The blocks of a stream: from the view as long as that suffices, then from a worker, begun again in its middle
         when bytes had to be brought first.
         """
-        done = 0
         with contextlib.suppress(Need, Unopened):
             for block in page.stream(here, work) if here is not None else ():
-                work, done = replace(work, pin=block.pin, position=block.position), block.count
+                work = block.behind(work)
                 yield block
                 if block.end is not None:
                     return
@@ -256,11 +255,11 @@ class Reads(Asking):
                 await asyncio.sleep(0)
         errand = self._service.repositories.errand(work.handle)
         while True:
-            stream = self._stream(work.handle, "app.reads.page:work_stream", work, done)
+            stream = self._stream(work.handle, "app.reads.page:work_stream", work)
             try:
                 async with aclosing(stream):
                     async for block in stream:
-                        work, done = replace(work, pin=block.pin, position=block.position), block.count
+                        work = block.behind(work)
                         if block.end is not None:
                             stream.finish()
                         yield block

@@ -30,8 +30,8 @@ class Request:
     """A read as it crosses to a worker.
 
     `module` is a name in app.reads; `bound` and `key` make the cursor of the next page.
-    `pin` and `position` come from a cursor, or from a stream that has to begin again in its middle. `coding` is what a
-    worker codes a large answer in.
+    `pin` and `position` come from a cursor, or from a stream that has to begin again in its middle: then `done` records
+    went out before, `over` of them from behind `position`. `coding` is what a worker codes a large answer in.
     """
 
     handle: Handle
@@ -41,6 +41,8 @@ class Request:
     bound: bytes = b""
     pin: dict[str, Any] | None = None
     position: Any = None
+    done: int = 0
+    over: int = 0
     limit: int | None = None
     max_bytes: int | None = None
     max_visits: int | None = None
@@ -64,16 +66,21 @@ class Answer:
 class Block:
     """A piece of a stream: NDJSON records, and all that is needed to go on behind them.
 
-    Everything that can be refused has passed when the first one comes. The last one holds the end record's members in
-    `end`.
+    `count` records of the stream have come with it, the last `over` of them from behind `position`. Everything that can
+    be refused has passed when the first one comes. The last one holds the end record's members in `end`.
     """
 
     data: bytes
     pin: dict[str, Any]
     position: Any = None
     count: int = 0
+    over: int = 0
     commit: str | None = None
     end: dict[str, Any] | None = None
+
+    def behind(self, request: Request) -> Request:
+        """The request for what follows."""
+        return replace(request, pin=self.pin, position=self.position, done=self.count, over=self.over)
 
 
 @dataclass
@@ -169,18 +176,19 @@ def page(view: View, request: Request) -> Answer:
     return Answer(body, document["commit"], document["complete"], perf_counter() - run.started)
 
 
-def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
-    """The list as NDJSON blocks; `done` records went out before, when a stream begins again in its middle."""
+def stream(view: View, request: Request) -> Iterator[Block]:
+    """The list as NDJSON blocks."""
     whole = request.limit is None and request.max_bytes is None
     run = _start(view, request, whole=whole)
     head = run.read.head(view, request.params, run.pin)
     commit = head.get("commit")
     if request.bare:
-        yield Block(b"", run.pin, request.position, done, commit)
+        yield Block(b"", run.pin, request.position, request.done, request.over, commit)
         return
     lines: list[bytes] = []
-    size, total, count, last, more = 0, 0, done, request.position, False
-    for row in run.rows():
+    size, total, more = 0, 0, False
+    count, over, last = request.done, request.over, request.position
+    for row in _behind(run.rows(), over):
         if isinstance(row, Batch):
             data, number, position = row
         else:
@@ -197,14 +205,28 @@ def stream(view: View, request: Request, done: int = 0) -> Iterator[Block]:
         size += length + 1
         total += length + 1
         count += number
-        last = position if position is not None else last
+        last, over = (last, over + number) if position is None else (position, 0)
         if size >= BLOCK_BYTES:
-            yield Block(b"\n".join(lines) + b"\n", run.pin, _given(last), count, commit)
+            yield Block(b"\n".join(lines) + b"\n", run.pin, _given(last), count, over, commit)
             lines, size = [], 0
     last, members, tail = run.close(last, more)
     end = {"end": True, **members, "generation": request.handle.generation, **head, **tail}
     data = b"\n".join(lines) + b"\n" if lines else b""
-    yield Block(data, run.pin, _given(last), count, commit, end)
+    yield Block(data, run.pin, _given(last), count, over, commit, end)
+
+
+def _behind(rows: Rows, over: int) -> Rows:
+    """The rows without the first `over` records."""
+    for row in rows:
+        number = row.number if isinstance(row, Batch) else 1
+        if over >= number:
+            over -= number
+        elif over and isinstance(row, Batch):
+            lines = row.lines.split(b"\n")[over:]
+            yield Batch(b"\n".join(lines), len(lines), row.position)
+            over = 0
+        else:
+            yield row
 
 
 def entire(view: View, request: Request) -> Block:
@@ -260,13 +282,13 @@ def _light(request: Request) -> View | None:
     return view if view.graph is not None and view.commits else None
 
 
-def work_stream(request: Request, done: int = 0) -> Iterator[Block]:
+def work_stream(request: Request) -> Iterator[Block]:
     """`stream` in a worker."""
     view = _light(request) if request.module == "tree" else None
     if view is not None:
         with suppress(Unopened):
-            for block in stream(view, request, done):
-                request, done = replace(request, pin=block.pin, position=block.position), block.count
+            for block in stream(view, request):
+                request = block.behind(request)
                 yield block
             return
-    yield from stream(open_view(request.handle), request, done)
+    yield from stream(open_view(request.handle), request)

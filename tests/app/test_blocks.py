@@ -1,0 +1,78 @@
+"""A stream of records that breaks off behind any of its blocks goes on from there, with nothing lost or told twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app.building import build
+from app.operations import DIFF, GREP, LIST_REFS, LIST_TREE, LOG, Operation
+from app.reads import page
+from app.reads.base import BLOCK_BYTES
+from storage.open import open_backend
+from storage.repository import Handle, Repositories, open_view
+from tests.support.git import Plumbing, init
+from tests.support.service import OWNER, bring
+
+COMMITS = 700
+READS: dict[str, tuple[Operation, dict[str, Any]]] = {
+    "log": (LOG, {}),
+    "log, topological": (LOG, {"order": "topo"}),
+    "log, without what another reaches": (LOG, {"not": (b"HEAD~600",)}),
+    "log, first parents": (LOG, {"first_parent": True}),
+    "log of a message": (LOG, {"message": b"number"}),
+    "grep": (GREP, {"pattern": (b"line",), "fixed": True}),
+    "grep with context": (GREP, {"pattern": (b"line 1",), "after": 1, "before": 0}),
+    "tree": (LIST_TREE, {"recursive": True}),
+    "tree, with sizes": (LIST_TREE, {"recursive": True, "sizes": True}),
+    "directory": (LIST_TREE, {}),
+    "diff": (DIFF, {"base": b"empty", "head": b"HEAD"}),
+    "refs": (LIST_REFS, {}),
+}
+
+
+@pytest.fixture(scope="module")
+def handle(tmp_path_factory: pytest.TempPathFactory) -> Handle:
+    folder = tmp_path_factory.mktemp("blocks")
+    p = Plumbing(init(folder / "source.git"))
+    text = b"".join(b"line %d of a file that is searched\n" % number for number in range(40))
+    rows = [("100644", b"a file with a long name, number %05d" % n, p.blob(text + b"%d\n" % n)) for n in range(1500)]
+    tree = p.tree(rows)
+    parents: list[str] = []
+    refs = ["# pack-refs with: peeled fully-peeled sorted \n"]
+    for number in range(COMMITS):
+        parents = [p.commit(f"number {number}\n\n" + "word " * 150, tree, *parents)]
+        refs.append(f"{parents[0]} refs/heads/a-branch-with-a-long-name/{number:04d}\n")
+    (p.path / "packed-refs").write_text("".join(refs))
+    p.ref("refs/heads/main", parents[0])
+    p.ref("refs/heads/empty", p.commit("empty", p.tree([])))
+    bring(folder / "store", "blocks", p.path)
+    return asyncio.run(_derived((folder / "store").as_uri()))
+
+
+async def _derived(store: str) -> Handle:
+    backend = open_backend(store)
+    await build(backend, None, OWNER, "blocks")
+    return await Repositories(backend).handle(OWNER, "blocks")
+
+
+@pytest.mark.parametrize("name", READS)
+def test_it_goes_on_behind_any_block(handle: Handle, name: str) -> None:
+    operation, given = READS[name]
+    params = {p.name: p.empty if p.default is None else p.default for p in operation.params} | given
+    request = page.Request(handle, operation.module, params)
+    view = open_view(handle)
+    blocks = list(page.stream(view, request))
+    whole = b"".join(block.data for block in blocks)
+    assert len(blocks) >= 2
+    assert all(len(block.data) >= BLOCK_BYTES for block in blocks[:-1])
+    before = b""
+    for number, block in enumerate(blocks[:-1]):
+        before += block.data
+        assert block.count == before.count(b"\n"), number
+        rest = list(page.stream(open_view(handle), block.behind(request)))
+        assert before + b"".join(each.data for each in rest) == whole, (number, block.position)
+        assert rest[-1].count == blocks[-1].count
+        assert rest[-1].end == blocks[-1].end
