@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +15,8 @@ from app.reads import page
 from app.reads.base import BLOCK_BYTES
 from storage.open import open_backend
 from storage.repository import Handle, Repositories, open_view
-from tests.support.git import Plumbing, init
-from tests.support.service import OWNER, bring
+from tests.support.git import Plumbing, git, init
+from tests.support.service import OWNER, bring, serving
 
 COMMITS = 700
 READS: dict[str, tuple[Operation, dict[str, Any]]] = {
@@ -34,7 +36,8 @@ READS: dict[str, tuple[Operation, dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def handle(tmp_path_factory: pytest.TempPathFactory) -> Handle:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository, `source.git`, and a store that has it with all its sidecars."""
     folder = tmp_path_factory.mktemp("blocks")
     p = Plumbing(init(folder / "source.git"))
     text = b"".join(b"line %d of a file that is searched\n" % number for number in range(40))
@@ -49,6 +52,12 @@ def handle(tmp_path_factory: pytest.TempPathFactory) -> Handle:
     p.ref("refs/heads/main", parents[0])
     p.ref("refs/heads/empty", p.commit("empty", p.tree([])))
     bring(folder / "store", "blocks", p.path)
+    asyncio.run(_derived((folder / "store").as_uri()))
+    return folder
+
+
+@pytest.fixture
+def handle(folder: Path) -> Handle:
     return asyncio.run(_derived((folder / "store").as_uri()))
 
 
@@ -76,3 +85,23 @@ def test_it_goes_on_behind_any_block(handle: Handle, name: str) -> None:
         assert before + b"".join(each.data for each in rest) == whole, (number, block.position)
         assert rest[-1].count == blocks[-1].count
         assert rest[-1].end == blocks[-1].end
+
+
+@pytest.mark.parametrize("share", [0.35, 0.6, 0.8, 0.95])
+@pytest.mark.parametrize("order", ["default", "topo"])
+def test_a_walk_goes_on_where_the_graph_turns_out_to_be_damaged(
+    folder: Path, tmp_path: Path, share: float, order: str
+) -> None:
+    """The process that listens begins such a walk; it has no pack open, and leaves the rest to another."""
+    store = tmp_path / "store"
+    shutil.copytree(folder / "store", store)
+    (graph,) = (store / OWNER / "blocks.git" / "packhouse").glob("graph-*[0-9]")
+    data = bytearray(graph.read_bytes())
+    data[int(len(data) * share)] ^= 1
+    graph.chmod(0o644)
+    graph.write_bytes(data)
+    wanted = git(folder / "source.git", "rev-list", *(["--topo-order"] if order == "topo" else []), "main")
+    with serving(store, make_sidecars="false") as running:
+        records, end = running.repo("blocks").stream("/log", rev="main", order=order)
+    assert [record["oid"] for record in records] == wanted.decode().split()
+    assert end["complete"] is True

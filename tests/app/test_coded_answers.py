@@ -14,13 +14,12 @@ import pytest
 
 from app.coders import WORTH_BYTES
 from app.coding import CODINGS
-from tests.cases.test_handed_breaks import kill_workers, narrow
 from tests.conftest import Served
 from tests.support.coding import Decoder, fetch
 from tests.support.generate import Repositories
 from tests.support.git import Plumbing, init
 from tests.support.processes import settled
-from tests.support.service import OWNER, Repo, Running, bring
+from tests.support.service import OWNER, Repo, Running, bring, kill_workers, narrow
 
 JSON, NDJSON, PATCH = "application/json", "application/x-ndjson", "text/x-diff"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.operations import AHEAD_BEHIND, GREP, LOG, MERGE_BASE, Operation
-from app.placing import LOOP_COMMITS, LOOP_GRAPH, LOOP_HEADS, LOOP_REVS, by_graph
+from app.placing import LOOP_COMMITS, LOOP_GRAPH, LOOP_HEADS, LOOP_REVS, LOOP_TIPS, by_graph, by_walk
 
 SHORT, LONG = LOOP_GRAPH, LOOP_GRAPH + 1
 ANY: list[tuple[Operation, dict[str, Any]]] = [
@@ -52,3 +52,27 @@ def test_by_the_length_of_the_history(reads: list[tuple[Operation, dict[str, Any
         params = asked(operation, given)
         assert (by_graph(operation, params, SHORT), by_graph(operation, params, LONG)) == placed, (operation.id, given)
         assert not by_graph(operation, params, 0)
+
+
+def test_streams_of_short_histories() -> None:
+    given: dict[str, Any]
+    for given in (
+        {},
+        {"limit": 10_000, "cursor": "x"},
+        {"rev": (b"HEAD~3",) * LOOP_TIPS, "order": "topo"},
+        {"not": (b"v1",), "until": 5, "first_parent": True},
+    ):
+        params = asked(LOG, given)
+        assert [by_walk(LOG, params, commits) for commits in (0, 1, SHORT, LONG)] == [False, True, True, False], given
+    for given in (
+        {"rev": (b"HEAD",) * (LOOP_TIPS + 1)},
+        {"path": (b"a",)},
+        {"path": (b"a",), "follow": True},
+        {"author": b"x"},
+        {"message": b"x"},
+        {"order": "author-date"},
+        {"rev": (b":/fix",)},
+        {"not": (b"HEAD^{/fix}",)},
+    ):
+        assert not by_walk(LOG, asked(LOG, given), SHORT), given
+    assert not by_walk(GREP, asked(GREP, {"pattern": (b"x",)}), SHORT)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -20,8 +18,8 @@ import pytest
 
 from tests.support.cases import Cases
 from tests.support.git import Plumbing, git, init
-from tests.support.processes import connections, descriptors, family, niceness, resident, settled, worked
-from tests.support.service import Repo, Running, bring
+from tests.support.processes import connections, descriptors, resident, settled, worked
+from tests.support.service import Repo, Running, bring, kill_workers, narrow, serving
 
 NO_ARCHIVE = "archives are not built yet"
 MIB = 1 << 20
@@ -71,15 +69,6 @@ def forty(cases: Cases, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(cases["h09"].path, path)
     git(path, "repack", "-adq")
     return path
-
-
-@contextlib.contextmanager
-def serving(store: Path, **settings: str) -> Iterator[Running]:
-    running = Running(store, **settings)
-    try:
-        yield running
-    finally:
-        running.stop()
 
 
 def fails(repo: Repo, where: str, **params: Any) -> None:
@@ -173,20 +162,6 @@ def busy(large: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runn
     bring(store, "large", large)
     with serving(store) as running:
         yield running
-
-
-def kill_workers(running: Running) -> None:
-    for pid in family(running.pid):
-        if niceness(pid) > 0:
-            os.kill(pid, signal.SIGKILL)
-
-
-def narrow(url: str) -> httpx.Client:
-    """A client whose system takes in little ahead of it: left alone, one of a slow reader grows to tens of megabytes,
-    and what it has taken in has been served.
-    """
-    option = (socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
-    return httpx.Client(base_url=url, timeout=60, transport=httpx.HTTPTransport(socket_options=[option]))
 
 
 def test_a_worker_that_dies_half_way(tmp_path: Path, large: Path) -> None:

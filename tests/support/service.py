@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_from_bytes
@@ -22,6 +24,7 @@ from app.settings import Settings
 from app.source import local
 from storage.open import open_backend, prepare
 from storage.repository import Repositories
+from tests.support.processes import family, niceness
 
 OWNER = "tests"
 
@@ -77,6 +80,31 @@ class Running:
 
     def repo(self, name: str) -> Repo:
         return Repo(self.client, name)
+
+
+@contextlib.contextmanager
+def serving(store: Path, **settings: str) -> Iterator[Running]:
+    """One that ends with the block."""
+    running = Running(store, **settings)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def kill_workers(running: Running) -> None:
+    """Kill all processes of a service that read, and all that ingest."""
+    for pid in family(running.pid):
+        if niceness(pid) > 0:
+            os.kill(pid, signal.SIGKILL)
+
+
+def narrow(url: str) -> httpx.Client:
+    """A client whose system takes in little ahead of it: left alone, one of a slow reader grows to tens of megabytes,
+    and what it has taken in has been served.
+    """
+    option = (socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+    return httpx.Client(base_url=url, timeout=60, transport=httpx.HTTPTransport(socket_options=[option]))
 
 
 class Repo:
