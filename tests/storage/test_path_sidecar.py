@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from storage.pathmake import PathMaker
 from storage.repository import Handle, Repositories, open_view
 from storage.sidecars import BUILT, THERE, Site, build, key_of, made_from, wanted
 from storage.supply import supplying
+from tests.storage.damage import damages, damages_below, replaced
 from tests.storage.growth import PREFIX, begin, grow, newest
 from tests.storage.support import NAME, OWNER
 from tests.support.history import History
@@ -97,11 +97,6 @@ async def index_of(backend: Backend) -> PathIndex | None:
 
     async with opened(backend) as (site, _):
         return await site.run(look)
-
-
-async def replaced(backend: Backend, key: str, data: bytes) -> None:
-    await backend.delete(key)
-    assert await backend.create(key, data)
 
 
 def wants() -> set[str]:
@@ -181,14 +176,8 @@ async def test_no_damage_changes_an_answer(local: Backend, history: History) -> 
     assert await made(local) == BUILT
     key = await key_now(local)
     whole = await local.get(key)
-    rng = random.Random(1)
-    damages = [whole[:length] for length in (0, 1, HEADER_BYTES - 1, HEADER_BYTES, len(whole) // 2, len(whole) - 1)]
-    damages.append(whole + b"x")
-    for _ in range(60):
-        at = rng.randrange(len(whole)) if rng.random() < 0.7 else rng.randrange(HEADER_BYTES)
-        damages.append(whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1 :])
     oids = len(whole) - 80 * 20  # only who takes them over reads these
-    for damage in damages:
+    for damage in damages(whole):
         await replaced(local, key, damage)
         wanted()
         async with opened(local) as (site, ask):
@@ -211,13 +200,11 @@ async def test_damage_to_what_lies_below_is_made_good(local: Backend, history: H
     await grow(local, history, [60, 66])
     expected = await asked(local)
     key = await key_now(local)
-    for damage in (None, sound[:-1], sound[:200] + b"\xff" + sound[201:]):
+    for damage in damages_below(sound, to_its_end=False):
         await local.delete(key)
         await replaced(local, below, sound)
         assert await made(local) == BUILT
-        await local.delete(below)
-        if damage is not None:
-            await local.create(below, damage)
+        await replaced(local, below, damage)
         wanted()
         assert await asked(local) == expected
         assert wants() == {"paths"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -12,7 +11,6 @@ import pytest
 from pack.errors import Cancelled
 from pack.graph import VERSION, Graph
 from pack.mergebase import ahead_behind
-from pack.sidecar import HEADER_BYTES
 from pack.view import View
 from pack.walk import log
 from storage import graphs, layout, sidecars, views
@@ -22,6 +20,7 @@ from storage.makers import MAKERS
 from storage.repository import Handle, Repositories, open_view
 from storage.sidecars import BUILT, BUSY, THERE, Put, Site, build, key_of, made_from, wanted
 from storage.supply import supplying
+from tests.storage.damage import damages, damages_below, replaced
 from tests.storage.growth import PREFIX, begin, grow, newest
 from tests.storage.support import NAME, OWNER
 from tests.support.history import History
@@ -73,11 +72,6 @@ async def graph_of(backend: Backend) -> Graph | None:
 async def asked(backend: Backend) -> object:
     async with opened(backend) as (_, ask):
         return await ask()  # type: ignore[misc]
-
-
-async def replaced(backend: Backend, key: str, data: bytes) -> None:
-    await backend.delete(key)
-    assert await backend.create(key, data)
 
 
 def test_every_kind_is_made() -> None:
@@ -148,13 +142,7 @@ async def test_no_damage_changes_an_answer(local: Backend, history: History) -> 
     assert await made(local) == BUILT
     key, _ = await path_of(local)
     whole = await local.get(key)
-    rng = random.Random(1)
-    damages = [whole[:length] for length in (0, 1, HEADER_BYTES - 1, HEADER_BYTES, len(whole) // 2, len(whole) - 1)]
-    damages.append(whole + b"x")
-    for _ in range(60):
-        at = rng.randrange(len(whole)) if rng.random() < 0.7 else rng.randrange(HEADER_BYTES)
-        damages.append(whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1 :])
-    for damage in damages:
+    for damage in damages(whole):
         await replaced(local, key, damage)
         wanted()
         async with opened(local) as (site, ask):
@@ -204,13 +192,11 @@ async def test_a_layer_below_is_looked_at_too(local: Backend, history: History) 
     await grow(local, history, [60, 66])
     expected = await asked(local)
     key, _ = await path_of(local)
-    for damage in (None, sound[:-1], sound[:200] + b"\xff" + sound[201:]):
+    for damage in damages_below(sound, to_its_end=False):
         await local.delete(key)
         await replaced(local, below, sound)
         assert await made(local) == BUILT
-        await local.delete(below)
-        if damage is not None:
-            await local.create(below, damage)
+        await replaced(local, below, damage)
         wanted()
         assert await asked(local) == expected
         assert [want.kind for want in wanted()] == ["graph"]

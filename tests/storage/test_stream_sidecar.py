@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,6 +19,7 @@ from storage.sidecars import BUILT, THERE, Site, build, key_of, made_from, read_
 from storage.snapmake import SnapshotMaker
 from storage.streammake import StreamMaker
 from storage.supply import supplying
+from tests.storage.damage import damages, damages_below, replaced
 from tests.storage.growth import PREFIX, begin, grow, newest, prepared
 from tests.storage.support import NAME, OWNER
 from tests.support.git import git
@@ -103,11 +103,6 @@ async def asked(backend: Backend) -> dict[bytes, bytes]:
     async with opened(backend) as (_, ask):
         found: dict[bytes, bytes] = await ask()
         return found
-
-
-async def replaced(backend: Backend, key: str, data: bytes) -> None:
-    await backend.delete(key)
-    assert await backend.create(key, data)
 
 
 def wants() -> list[tuple[str, bool]]:
@@ -222,13 +217,7 @@ async def test_no_damage_changes_an_answer(local: Backend, history: History) -> 
     texts = expected(history, 80)
     key = await key_now(local)
     whole = await local.get(key)
-    rng = random.Random(1)
-    damages = [whole[:length] for length in (0, 1, HEADER_BYTES - 1, HEADER_BYTES, len(whole) // 2, len(whole) - 1)]
-    damages.append(whole + b"x")
-    for _ in range(60):
-        at = rng.randrange(len(whole)) if rng.random() < 0.7 else rng.randrange(HEADER_BYTES)
-        damages.append(whole[:at] + bytes([whole[at] ^ 1 << rng.randrange(8)]) + whole[at + 1 :])
-    for damage in damages:
+    for damage in damages(whole):
         await replaced(local, key, damage)
         wanted()
         async with opened(local) as (site, ask):
@@ -253,14 +242,12 @@ async def test_damage_to_what_lies_below_is_made_good(local: Backend, history: H
     await grow(local, history, [60, 61])
     key = await key_now(local)
     texts = expected(history, 61)
-    for damage in (None, sound[:-1], sound[:200] + b"\xff" + sound[201:], sound[:-1] + bytes([sound[-1] ^ 1])):
+    for damage in damages_below(sound, to_its_end=True):
         await local.delete(key)
         await replaced(local, below, sound)
         assert await made(local) == BUILT
         assert (await layer_now(local)).below
-        await local.delete(below)
-        if damage is not None:
-            await local.create(below, damage)
+        await replaced(local, below, damage)
         wanted()
         assert (await asked(local)).items() <= texts.items()
         assert await made(local, thorough=True) == BUILT
