@@ -17,7 +17,7 @@ from starlette.responses import Response
 from app import cursors, placing, problems
 from app.asking import Asking, current_tag
 from app.attempts import Attempts
-from app.coders import WORTH_BYTES, aside, coded, encode, finish, hold
+from app.coders import aside, chosen, coded, encode, finish, hold
 from app.coding import IDENTITY, accepted, choose, tagged
 from app.headers import IMMUTABLE, NO_CACHE, NO_STORE, headers_of
 from app.kept import Keeping, Kept
@@ -304,7 +304,9 @@ class Reads(Asking):
 
 async def _in_coding(found: page.Answer, coding: str, kind: str) -> page.Answer:
     """The answer in the coding, unless it is so already or not worth it; one in NDJSON still lacks its last piece."""
-    if coding == found.coding or (kind == JSON and len(found.body) < WORTH_BYTES):
+    if kind == JSON:
+        coding = chosen(coding, len(found.body))
+    if coding in (IDENTITY, found.coding):
         return found
     return replace(found, body=await aside(hold if kind == NDJSON else encode, coding, found.body), coding=coding)
 

@@ -79,6 +79,11 @@ def coder(coding: str) -> Gzip | Zstd:
     return Gzip() if coding == GZIP else Zstd()
 
 
+def chosen(coding: str, size: int) -> str:
+    """The coding for a document of so many bytes that a client would take so: none where it is not worth it."""
+    return coding if size >= WORTH_BYTES else IDENTITY
+
+
 def encode(coding: str, data: bytes) -> bytes:
     """All of a body."""
     return Gzip().end(data) if coding == GZIP else zstd.compress(data, ZSTD_LEVEL)

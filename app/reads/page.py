@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
-from app.coders import WORTH_BYTES, encode
+from app.coders import chosen, encode
 from app.coding import IDENTITY
 from app.cursors import Position, seal
 from app.reads.base import BLOCK_BYTES, HISTORIES, Batch, ListRead, Params, Rows, Tally, by_snapshot, tail_of
@@ -255,7 +255,7 @@ def work_page(request: Request) -> Answer:
 
 def _coded(answer: Answer, coding: str) -> Answer:
     """The answer in the coding, where that is worth it."""
-    if coding == IDENTITY or len(answer.body) < WORTH_BYTES:
+    if chosen(coding, len(answer.body)) == IDENTITY:
         return answer
     started = perf_counter()
     body = encode(coding, answer.body)

@@ -9,8 +9,9 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app import cursors
+from app import coders, cursors
 from app.asking import authorize
+from app.coding import IDENTITY, accepted, choose
 from app.endpoints import REPOSITORY, Endpoint
 from app.negotiate import JSON, accept
 from app.operations import CURSOR
@@ -117,8 +118,11 @@ async def _list(service: Service, request: Request) -> Response:
             cursor = cursors.seal(service.cursor_key, bound, cursors.Position({}, [last["owner"], last["name"]], 0))
             break
         found.append(document)
-    document = {"repositories": found, "complete": cursor is None, "next_cursor": cursor}
-    return Response(orjson.dumps(document), 200, HEADERS, JSON)
+    body = orjson.dumps({"repositories": found, "complete": cursor is None, "next_cursor": cursor})
+    coding = coders.chosen(choose(accepted(request.scope["headers"])), len(body))
+    if coding == IDENTITY:
+        return Response(body, 200, HEADERS, JSON)
+    return Response(await coders.aside(coders.encode, coding, body), 200, HEADERS | {"Content-Encoding": coding}, JSON)
 
 
 _PROBLEMS: Final = (400, 401, 404, 500, 503)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,7 +20,7 @@ from tests.support.coding import Decoder, fetch
 from tests.support.generate import Repositories
 from tests.support.git import Plumbing, init
 from tests.support.processes import settled
-from tests.support.service import OWNER, Repo, Running, bring, kill_workers, narrow
+from tests.support.service import OWNER, Repo, Running, bring, kill_workers, narrow, serving
 
 JSON, NDJSON, PATCH = "application/json", "application/x-ndjson", "text/x-diff"
 
@@ -255,3 +256,23 @@ def test_a_patch_that_breaks_never_looks_whole(large: Running, coding: str) -> N
         assert not reader.ended
     assert b"".join(found).startswith(b"diff --git ")
     assert settled(lambda: fetch(large.repo("large"), "/grep", None, pattern="a", limit=1).status, 200) == 200
+
+
+def test_a_list_of_repositories(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    bring(store, "r0", init(tmp_path / "empty.git"))
+    with serving(store) as running:
+        every = running.repo("")
+        every.base = "/v1/repos"
+        few = fetch(every, "", "gzip")
+        assert few.coding == "identity"
+        for number in range(1, WORTH_BYTES // len(few.raw) + 2):
+            bring(store, f"r{number}", tmp_path / "empty.git")
+        plain = fetch(every, "", None)
+        assert len(orjson.loads(plain.raw)["repositories"]) == number + 1
+        assert len(plain.raw) > WORTH_BYTES
+        for coding in CODINGS:
+            answer = fetch(every, "", coding)
+            assert (answer.coding, answer.body) == (coding, plain.raw)
+            assert len(answer.raw) < len(plain.raw)
+            assert answer.headers["vary"] == plain.headers["vary"]
