@@ -27,6 +27,7 @@ from app.reads import diff, page
 from app.reads.base import by_snapshot
 from app.receipts import Receipt
 from app.streamed import Streamed
+from pack.allowance import Spent, allowed
 from pack.errors import BadParameter, CursorExpired, ObjectNotFound
 from pack.reader import Need
 from storage.repository import Unopened
@@ -114,13 +115,14 @@ class Reads(Asking):
         work = page.Request(handle, operation.module, params, coding=coding)
 
         async def answer(handle: Handle) -> page.Answer:
-            with contextlib.suppress(Unopened):
+            with contextlib.suppress(Unopened, Spent):
                 light = await self._light(operation, params, handle)
                 if light is not None:
-                    return page.single(light, work)
+                    return _bounded(light, page.single, work)
             view = await self._views.open(handle)
-            if placing.single_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
-                return page.single(view, work)
+            with contextlib.suppress(Spent):
+                if placing.single_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
+                    return _bounded(view, page.single, work)
             return cast(
                 page.Answer, await self._work(handle, "app.reads.page:work_single", replace(work, handle=handle))
             )
@@ -173,17 +175,20 @@ class Reads(Asking):
             work = replace(work, limit=work.limit or operation.default_limit, max_bytes=work.max_bytes or DEFAULT_BYTES)
 
             async def answer(handle: Handle) -> page.Answer:
-                with contextlib.suppress(Unopened):
+                with contextlib.suppress(Unopened, Spent):
                     light = await self._light(operation, params, handle)
                     if light is not None:
-                        return page.page(light, work)
+                        return _bounded(light, page.page, work)
                 tried = await self._tried(operation, replace(work, handle=handle), etag, page.page)
                 if tried is not None:
                     return tried
                 if not by_snapshot(operation.module, params):
                     view = await self._views.open(handle)
-                    if placing.page_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
-                        return page.page(view, work)
+                    with contextlib.suppress(Spent):
+                        if placing.page_on_loop(operation, params, view) or await self._by_graph(
+                            operation, params, view
+                        ):
+                            return _bounded(view, page.page, work)
                 return cast(
                     page.Answer, await self._work(handle, "app.reads.page:work_page", replace(work, handle=handle))
                 )
@@ -245,14 +250,18 @@ class Reads(Asking):
         """The blocks of a stream: from the view as long as that suffices, then from a worker, begun again in its middle
         when bytes had to be brought first.
         """
-        with contextlib.suppress(Need, Unopened):
-            for block in page.stream(here, work) if here is not None else ():
-                work = block.behind(work)
-                yield block
-                if block.end is not None:
-                    return
-                # Who waits has his turn between two blocks.
-                await asyncio.sleep(0)
+        if here is not None:
+            steps = page.stream(here, work)
+            with contextlib.suppress(Need, Unopened, Spent):
+                while True:
+                    with allowed(here.objects, placing.allowance(work.module)):
+                        block = next(steps)
+                    work = block.behind(work)
+                    yield block
+                    if block.end is not None:
+                        return
+                    # Who waits has his turn between two blocks.
+                    await asyncio.sleep(0)
         errand = self._service.repositories.errand(work.handle)
         while True:
             stream = self._stream(work.handle, "app.reads.page:work_stream", work)
@@ -300,6 +309,12 @@ class Reads(Asking):
             keeping.end(b"")
 
         return Streamed(coded(work.coding, body()), 200, headers, PATCH)
+
+
+def _bounded(view: View, read: Callable[[View, page.Request], page.Answer], work: page.Request) -> page.Answer:
+    """What `read` gives here and now; Spent where that takes up too much."""
+    with allowed(view.objects, placing.allowance(work.module)):
+        return read(view, work)
 
 
 async def _in_coding(found: page.Answer, coding: str, kind: str) -> page.Answer:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from app.reads.recent import Recent
-from pack.allowance import Allowance, Spent
+from pack.allowance import Spent, allowed
 from pack.reader import Need
 from storage.repository import Unopened
 
@@ -36,13 +36,11 @@ class Attempts:
         """What `read` returns, or None where it takes longer, or needs what is not at hand."""
         if self._spent.get((key,)):
             return None
-        view.objects.allowance = Allowance(self._read_bytes)
         try:
-            return read()
+            with allowed(view.objects, self._read_bytes):
+                return read()
         except Spent:
             self._spent.remember((key,), True, 1)
         except (Unopened, Need):
             pass
-        finally:
-            view.objects.allowance = None
         return None

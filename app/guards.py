@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import lru_cache
 from ipaddress import ip_address
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.routing import BaseRoute, Match, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -70,6 +71,8 @@ class Problems:
         # Starlette's router raises its 404 and 405 instead of answering them where an application is named.
         scope["app"] = scope.get("app", self)
         try:
+            if b"%2f" in scope.get("raw_path", b"").lower():
+                raise HTTPException(404, "an encoded slash parts no segments of a path, and is in none")
             await self._router(scope, receive, watched)
         except Exception as error:
             if status:
@@ -94,7 +97,9 @@ class Handled:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = self._handler(self._service, Request(scope, receive, send))
         if scope["method"] not in ("GET", "HEAD"):
-            await (await answer)(scope, receive, send)
+            # A client that leaves before it has sent its whole request has no answer to wait for.
+            with contextlib.suppress(ClientDisconnect):
+                await (await answer)(scope, receive, send)
             return
         response = await attended(receive, answer)
         if response is not None:

@@ -65,15 +65,21 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
     if not match or not (match[1] or match[2]):
         return None
     if not match[1]:
-        length = int(match[2])
+        length = _number(match[2])
         start, end = max(0, size - length), size
         if length == 0 or size == 0:
             raise RangeNotSatisfiable("the range lies outside the content", size=size)
         return start, end
-    start = int(match[1])
-    if match[2] and int(match[2]) < start:
+    start = _number(match[1])
+    if match[2] and _number(match[2]) < start:
         return None
     if start >= size:
         raise RangeNotSatisfiable("the range lies outside the content", size=size)
-    end = min(int(match[2]) + 1, size) if match[2] else size
+    end = min(_number(match[2]) + 1, size) if match[2] else size
     return start, end
+
+
+def _number(digits: str) -> int:
+    """The number, or one that lies behind the end of everything."""
+    digits = digits.lstrip("0") or "0"
+    return int(digits) if len(digits) < 19 else 10**18

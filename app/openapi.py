@@ -28,6 +28,7 @@ _PROBLEM_WORDS: Final[dict[int, str]] = {
     403: "The token, or the guard over upstream addresses, does not allow it.",
     404: "There is no such thing, or it may not be read.",
     406: "None of the accepted media types can be had.",
+    408: "The body did not come in time.",
     409: "The state of the repository does not allow it now.",
     410: "What the cursor was pinned to is gone.",
     413: "Too large to be answered.",

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Inflated bytes of an object, and records of a page, that the event loop may handle.
 LOOP_BYTES: Final = 256 * 1024
 LOOP_TREE_BYTES: Final = 32 * 1024
+# As LOOP_BYTES for a commit or tag, and all that leads to it: those of many headers take 0.2 ms a KiB.
+LOOP_TEXT_BYTES: Final = 64 * 1024
 LOOP_RECORDS: Final = 1000
 LOOP_COMMITS: Final = 100
 LOOP_REVS: Final = 20
@@ -57,6 +59,15 @@ def single_on_loop(operation: Operation, params: Params, view: View) -> bool:
     if len(revs) > LOOP_REVS or walks(revs):
         return False
     return operation.module != "blob" or _size(view, params) <= LOOP_BYTES
+
+
+def allowance(module: str) -> int:
+    """Bytes that the event loop may take up for a document, or for a page or block of a list. Files are bounded by
+    their size, too.
+    """
+    if module in ("commit", "tag"):
+        return LOOP_TEXT_BYTES
+    return LOOP_BYTES if module in HISTORIES else 2 * LOOP_BYTES
 
 
 def by_graph(operation: Operation, params: Params, commits: int) -> bool:

@@ -17,7 +17,13 @@ log = logging.getLogger("packhouse")
 MEDIA_TYPE: Final = "application/problem+json"
 URN: Final = "urn:packhouse:problem:"
 
-_HTTP_CODES: Final = {404: "no_such_path", 405: "method_not_allowed", 400: "bad_request", 413: "too_large"}
+_HTTP_CODES: Final = {
+    400: "bad_request",
+    404: "no_such_path",
+    405: "method_not_allowed",
+    408: "request_timeout",
+    413: "too_large",
+}
 
 
 def title(code: str) -> str:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import get_ident
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pack.reader import Objects
 
 
 class Spent(Exception):
@@ -22,3 +28,13 @@ class Allowance:
             self.left -= size
             if self.left < 0:
                 raise Spent
+
+
+@contextmanager
+def allowed(objects: Objects, size: int) -> Iterator[None]:
+    """What is done within may read so many bytes of the objects; Spent."""
+    objects.allowance = Allowance(size)
+    try:
+        yield
+    finally:
+        objects.allowance = None

@@ -103,10 +103,13 @@ class Layer:
                 high = middle
         return None
 
+    def rows_of(self, block: int) -> tuple[int, int]:
+        """The rows whose texts are in a block, the end exclusive."""
+        return self.block_rows[block], self.block_rows[block + 1] if block + 1 < len(self.block_rows) else self.count
+
     def texts(self, block: int, data: bytes) -> list[bytes]:
         """The commit objects of a block, of which `data` are the bytes in the tail. BadSidecar."""
-        first = self.block_rows[block]
-        end = self.block_rows[block + 1] if block + 1 < len(self.block_rows) else self.count
+        first, end = self.rows_of(block)
         if len(data) != self.block_offsets[block + 1] - self.block_offsets[block]:
             raise BadSidecar("the texts of a graph are cut short")
         if inflate.crc32(data) != self.block_crcs[block]:
@@ -214,14 +217,27 @@ class Graph:
             self._by_time = rows, places, _tied([self.times[n] for n in rows])
         return self._by_time
 
+    def effort(self, n: int) -> int:
+        """How many bytes `text` has to take up: those of the block, unless that is at hand."""
+        number, block = self._block(n)
+        layer = self.layers[number]
+        if (number, block) in self._texts:
+            return layer.lengths[n - layer.first]
+        first, end = layer.rows_of(block)
+        return sum(layer.lengths[first:end])
+
+    def _block(self, n: int) -> tuple[int, int]:
+        """The layer of number `n`, and the block of its texts there."""
+        number = bisect_right(self._firsts, n) - 1
+        layer = self.layers[number]
+        return number, bisect_right(layer.block_rows, n - layer.first) - 1
+
     def text(self, n: int) -> bytes | None:
         """The commit object of number `n`; None where it cannot be had here (the packs have it). May raise Need."""
         if self._read_tail is None:
             return None
-        number = bisect_right(self._firsts, n) - 1
+        number, block = self._block(n)
         layer = self.layers[number]
-        row = n - layer.first
-        block = bisect_right(layer.block_rows, row) - 1
         texts = self._texts.get((number, block))
         if texts is None:
             offset = layer.block_offsets[block]
@@ -241,7 +257,7 @@ class Graph:
                 self._text_bytes -= sum(map(len, self._texts.popitem(last=False)[1]))
         else:
             self._texts.move_to_end((number, block))
-        return texts[row - layer.block_rows[block]]
+        return texts[n - layer.first - layer.block_rows[block]]
 
 
 def _joined(columns: list[array[int]]) -> array[int]:

@@ -126,7 +126,11 @@ class History:
 
     def text(self, n: int) -> bytes:
         """The commit object."""
-        text = self.graph.text(n) if self.graph is not None and n < self._base else None
+        text = None
+        if self.graph is not None and n < self._base:
+            if self.view.objects.allowance is not None:
+                self.view.objects.charge(self.graph.effort(n))
+            text = self.graph.text(n)
         return text if text is not None else self.view.objects.read_as(self.oid(n), COMMIT)
 
     @property

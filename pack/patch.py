@@ -73,8 +73,8 @@ def _text(change: Change, hunks: tuple[textdiff.Hunk, ...]) -> bytes:
         # Nothing but blanks that do not count: git shows no trace of it unless something else changed.
         silent = change.status == "M" and change.old_mode == change.new_mode
         return b"" if silent else header(change)
-    old = b"/dev/null" if change.old_path is None else quote(b"a/" + change.old_path)
-    new = b"/dev/null" if change.new_path is None else quote(b"b/" + change.new_path)
+    old = b"/dev/null" if change.old_path is None else _label(b"a/", change.old_path)
+    new = b"/dev/null" if change.new_path is None else _label(b"b/", change.new_path)
     pieces = [header(change), b"--- %b%b\n+++ %b%b\n" % (old, _end(old), new, _end(new))]
     for hunk in hunks:
         pieces.append(hunk.header())
@@ -86,7 +86,7 @@ def header(change: Change) -> bytes:
     """From `diff --git` to the `index` line."""
     old_path = change.old_path if change.old_path is not None else change.path
     new_path = change.new_path if change.new_path is not None else change.path
-    lines = [b"diff --git %b %b\n" % (quote(b"a/" + old_path), quote(b"b/" + new_path))]
+    lines = [b"diff --git %b %b\n" % (_label(b"a/", old_path), _label(b"b/", new_path))]
     old_mode, new_mode = change.old_mode, change.new_mode
     if old_mode is None:
         lines.append(b"new file mode %06o\n" % (new_mode or 0))
@@ -97,11 +97,17 @@ def header(change: Change) -> bytes:
     if change.status == "R":
         lines.append(b"similarity index %d%%\n" % (change.similarity or 0))
         lines.append(b"rename from %b\nrename to %b\n" % (quote(old_path), quote(new_path)))
-    if change.old_oid != change.new_oid:
-        old, new = (change.old_oid or NULL_OID).hex().encode(), (change.new_oid or NULL_OID).hex().encode()
+    old_oid, new_oid = change.old_oid or NULL_OID, change.new_oid or NULL_OID
+    if old_oid != new_oid:
+        old, new = old_oid.hex().encode(), new_oid.hex().encode()
         mode = b" %06o" % old_mode if old_mode is not None and old_mode == new_mode else b""
         lines.append(b"index %b..%b%b\n" % (old, new, mode))
     return b"".join(lines)
+
+
+def _label(side: bytes, path: bytes) -> bytes:
+    """The path below `a/` or `b/`. One that begins with a slash, as no sane tree has it, gets no second one."""
+    return quote(side + path.removeprefix(b"/"))
 
 
 def quote(path: bytes) -> bytes:

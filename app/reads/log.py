@@ -41,20 +41,27 @@ def rows(view: View, params: Params, pin: dict[str, Any], tally: Tally, position
     walk = Walk(view, query, resume=position, visit=tally.visit, whole=tally.whole)
     if tally.whole:
         for numbers in walk.chunks():
-            yield from batches(lines_of(walk.history, numbers), walk.mark())
+            yield from batches(lines_of(walk.history, numbers), len(numbers), walk.mark())
     else:
         for n in walk.numbers():
-            yield lines_of(walk.history, (n,))[0], walk.mark()
+            yield next(lines_of(walk.history, (n,))), walk.mark()
     if walk.cut:
         tally.stop(walk.position())
 
 
-def batches(lines: list[bytes], position: Any) -> Iterator[Batch]:
-    """Batches of about a block each: long ones would wait for each other on their way, and cost fresh memory."""
-    step = max(1, BLOCK_BYTES * len(lines) // sum(map(len, lines)))
-    for at in range(0, len(lines), step):
-        part = lines[at : at + step]
-        yield Batch(b"\n".join(part), len(part), position if at + step >= len(lines) else None)
+def batches(lines: Iterator[bytes], count: int, position: Any) -> Iterator[Batch]:
+    """`count` lines in batches of a block each, made one by one: long ones would wait for each other on their way, and
+    keep whoever makes them.
+    """
+    part: list[bytes] = []
+    size = 0
+    for line in lines:
+        count -= 1
+        part.append(line)
+        size += len(line) + 1
+        if size >= BLOCK_BYTES or not count:
+            yield Batch(b"\n".join(part), len(part), None if count else position)
+            part, size = [], 0
 
 
 def _followed(view: View, query: Query, tally: Tally, position: Any) -> Iterator[Row]:

@@ -6,7 +6,7 @@ Objects never change, so a record that was encoded once serves every later page 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -72,11 +72,10 @@ def _common(oid: bytes, data: bytes) -> bytes | None:
     )
 
 
-def lines_of(history: History, numbers: Sequence[int]) -> list[bytes]:
+def lines_of(history: History, numbers: Sequence[int]) -> Iterator[bytes]:
     """The encoded records of these commits."""
     columns = history.columns
     known = columns.lines
-    found = []
     for n in numbers:
         line = known.get(n)
         if line is None:
@@ -85,5 +84,4 @@ def lines_of(history: History, numbers: Sequence[int]) -> list[bytes]:
             if columns.line_bytes < KEPT_BYTES:
                 known[n] = line
                 columns.line_bytes += len(line) + _OVERHEAD
-        found.append(line)
-    return found
+        yield line

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from app.service import Service
 
 BODY_BYTES: Final = 256 * 1024
+BODY_SECONDS: Final = 15.0
 WAIT: Final = Param(
     "wait", "int", "Wait up to so many seconds for the operation to end.", default=0, minimum=0, ceiling=300
 )
@@ -37,10 +40,15 @@ HEADERS: Final = {"Cache-Control": "no-store", "Vary": "Accept, Accept-Encoding,
 async def _body(request: Request) -> PutRepoBody:
     """The JSON body, bounded; BadParameter names the member at fault."""
     data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > BODY_BYTES:
-            raise TooLarge(f"the body is larger than {BODY_BYTES} bytes")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > BODY_BYTES:
+                    raise TooLarge(f"the body is larger than {BODY_BYTES} bytes")
+    except TimeoutError:
+        detail = f"the body did not come within {BODY_SECONDS:g} seconds"
+        raise HTTPException(408, detail, {"Connection": "close"}) from None
     try:
         return PutRepoBody.model_validate(orjson.loads(bytes(data)))
     except orjson.JSONDecodeError:
@@ -141,7 +149,7 @@ ENDPOINTS: Final = (
         body=PutRepoBody,
         answer=OperationAnswer,
         also=(_STARTED,),
-        problems=(*_PROBLEMS, 403, 406, 409, 413),
+        problems=(*_PROBLEMS, 403, 406, 408, 409, 413),
     ),
     Endpoint(
         "syncRepo",

@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 
+from app.answers import _bounded
 from app.attempts import Attempts
 from app.building import build
-from app.operations import DIFF, LIST_TREE, LOG, Operation
+from app.operations import DIFF, GET_COMMIT, GET_TAG, LIST_TREE, LOG, Operation
 from app.placing import is_tried
 from app.reads import diff, page
 from app.reads import kept as kept_lists
+from pack import history
 from pack.allowance import Allowance, Spent
 from pack.view import View
 from storage.open import open_backend
-from storage.repository import Handle, Repositories, open_view
+from storage.repository import Handle, Repositories, glance, open_view
 from storage.views import configure
 from tests.support.corpus import lines
 from tests.support.git import Plumbing, init
@@ -46,6 +48,22 @@ def handle(tmp_path_factory: pytest.TempPathFactory) -> Handle:
     return asyncio.run(_derived(store.as_uri()))
 
 
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Handle:
+    """A commit of many headers, one of a long message, a tag of one, and a commit as they should be."""
+    folder = tmp_path_factory.mktemp("long")
+    p = Plumbing(init(folder / "source.git"))
+    lines = b"tree %b\nauthor A <a> 1 +0000\ncommitter A <a> 1 +0000\n" % p.tree([]).encode()
+    of_headers = p.raw("commit", lines + b"".join(b"x-%d 1\n" % n for n in range(10_000)) + b"\nheaders\n")
+    p.ref("refs/heads/headers", of_headers)
+    p.ref("refs/heads/message", p.raw("commit", lines + b"\n" + b"a line of a message\n" * 40_000))
+    p.ref("refs/heads/short", p.commit("short", p.tree([])))
+    front = b"object %b\ntype commit\ntag tagged\ntagger A <a> 1 +0000\n\n" % of_headers.encode()
+    p.ref("refs/tags/tagged", p.raw("tag", front + b"a line of a message\n" * 40_000))
+    bring(folder / "store", "attempts", p.path)
+    return asyncio.run(_derived((folder / "store").as_uri()))
+
+
 async def _derived(store: str) -> Handle:
     backend = open_backend(store)
     await build(backend, None, OWNER, "attempts")
@@ -66,6 +84,7 @@ def _forget() -> None:
     diff._plans.clear()
     diff._summaries.clear()
     diff._texts._items.clear()
+    history._columns.clear()
 
 
 def _asked(operation: Operation, **given: Any) -> dict[str, Any]:
@@ -82,6 +101,9 @@ def _reads(handle: Handle) -> dict[str, Callable[[View], Any]]:
         "a longer one": lambda view: page.entire(view, all_of_it).data,
         "a diff as a page": lambda view: page.page(view, all_of_it).body,
         "a patch": lambda view: diff.entire(view, all_of_it).body,
+        "a page of a log": lambda view: page.page(view, request(LOG)).body,
+        "a log": lambda view: page.entire(view, request(LOG)).data,
+        "a commit": lambda view: page.single(view, request(GET_COMMIT)).body,
         "a tree": lambda view: page.entire(view, request(LIST_TREE, recursive=True, sizes=True)).data,
     }
 
@@ -102,6 +124,34 @@ def test_an_attempt_is_whole_or_nothing(handle: Handle) -> None:
             assert view.objects.allowance is None
             outcomes.append(found is not None)
         assert (outcomes[0], outcomes[-1]) == (False, True), (name, cost)
+
+
+@pytest.mark.parametrize(
+    ("rev", "operation", "kept"),
+    [
+        (b"short", GET_COMMIT, True),
+        (b"headers", GET_COMMIT, False),
+        (b"short", LOG, True),
+        (b"headers", LOG, True),
+        (b"message", LOG, False),
+        (b"tagged", GET_TAG, False),
+    ],
+)
+def test_long_texts_are_left_to_workers(long: Handle, rev: bytes, operation: Operation, kept: bool) -> None:
+    """Whether the graph has the text or a pack."""
+    work = page.Request(long, operation.module, _asked(operation, rev=(rev,) if operation is LOG else rev), limit=50)
+    read = page.page if operation is LOG else page.single
+    for views in (open_view, glance):
+        if views is glance and operation is not LOG:
+            continue
+        view = views(long)
+        assert view.graph is not None
+        if kept:
+            assert _bounded(view, read, work).body == read(view, work).body
+        else:
+            with pytest.raises(Spent):
+                _bounded(view, read, work)
+        assert view.objects.allowance is None
 
 
 def test_one_that_failed_is_not_made_again(handle: Handle) -> None:

@@ -172,6 +172,7 @@ def test_download_headers(served: Served) -> None:
         ("/commit", {"rev": "0" * 40}, 404, "revision_not_found"),
         ("/tag", {"rev": "main"}, 422, "wrong_type"),
         ("/nothing", {}, 404, "no_such_path"),
+        ("%2Frefs", {}, 404, "no_such_path"),
     ],
 )
 def test_refusals(repo: Repo, path: str, params: dict[str, object], status: int, code: str) -> None:

@@ -42,6 +42,9 @@ def test_not_acceptable(header: str) -> None:
         ("bytes=-30", 10, (0, 10)),
         ("bytes=8-99", 10, (8, 10)),
         ("bytes=4-", 10, (4, 10)),
+        pytest.param("bytes=4-" + "9" * 5000, 10, (4, 10), id="an end far behind"),
+        pytest.param("bytes=-" + "9" * 5000, 10, (0, 10), id="more than all"),
+        pytest.param("bytes=" + "0" * 5000 + "4-5", 10, (4, 6), id="zeros"),
         ("bytes=5-2", 10, None),
         ("bytes=0-1,3-4", 10, None),
         ("bytes=-", 10, None),
@@ -54,7 +57,15 @@ def test_ranges(header: str | None, size: int, part: tuple[int, int] | None) -> 
 
 
 @pytest.mark.parametrize(
-    ("header", "size"), [("bytes=10-", 10), ("bytes=-0", 10), ("bytes=0-0", 0), ("bytes=-1", 0), ("bytes=0-", 0)]
+    ("header", "size"),
+    [
+        ("bytes=10-", 10),
+        ("bytes=-0", 10),
+        ("bytes=0-0", 0),
+        ("bytes=-1", 0),
+        ("bytes=0-", 0),
+        pytest.param("bytes=" + "9" * 5000 + "-", 10, id="far behind"),
+    ],
 )
 def test_outside(header: str, size: int) -> None:
     with pytest.raises(RangeNotSatisfiable):

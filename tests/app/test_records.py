@@ -126,11 +126,11 @@ def test_records_are_kept_within_bounds(repositories: Any, monkeypatch: pytest.M
         view = open_git_dir(repositories[name])
         history = History(view)
         numbers = [history.number(oid) for oid in commits_of(view)]
-        first = lines_of(history, numbers)
-        assert lines_of(history, numbers) == first
+        first = list(lines_of(history, numbers))
+        assert list(lines_of(history, numbers)) == first
         assert [orjson.loads(line)["oid"] for line in first] == [history.oid(n).hex() for n in numbers]
         assert history.columns.line_bytes > 0
     monkeypatch.setattr("pack.history._columns", type(_columns)())
     history = History(open_git_dir(repositories["history"]))
-    lines_of(history, [history.number(oid) for oid in commits_of(view)])
+    list(lines_of(history, [history.number(oid) for oid in commits_of(view)]))
     assert 5000 <= history.columns.line_bytes < 8000

@@ -375,3 +375,25 @@ def test_threshold_is_fifty_percent_and_includes_it(cases: Cases) -> None:
         files, _, _ = ask(view, base=old.encode(), head=new.encode())
         found.append([(file["status"], file["similarity"]) for file in files])
     assert found == [[("A", None), ("D", None)], [("R", 50)], [("R", 60)], [("R", 100)]]
+
+
+def test_entries_that_no_sane_tree_has(tmp_path: Path) -> None:
+    """A gitlink to nothing, and names that begin with a slash, in a tree that was written byte by byte."""
+    p = Plumbing(init(tmp_path / "odd.git"))
+    one, two = p.blob(b"one\n"), p.blob(b"two\n")
+    commits = []
+    for rows in (
+        [(b"100644", b"a", one)],
+        [(b"100644", b"/abs", one), (b"100644", b"a", one), (b"160000", b"s", "0" * 40)],
+        [(b"100644", b"/abs", two), (b"100644", b"//b", one), (b"100644", b"a", one)],
+    ):
+        data = b"".join(mode + b" " + name + b"\0" + bytes.fromhex(oid) for mode, name, oid in rows)
+        command = ("hash-object", "-t", "tree", "-w", "--literally", "--stdin")
+        tree = git(p.path, *command, stdin=data).decode().strip()
+        commits.append(p.commit("odd", tree))
+    p.ref("refs/heads/main", commits[0])
+    view = open_git_dir(p.path)
+    for old in commits:
+        for new in commits:
+            flags = ("-r", "-p", "--binary", "--full-index", "-M")
+            assert patch_of(view, base=old.encode(), head=new.encode()) == git(p.path, "diff-tree", *flags, old, new)
