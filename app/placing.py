@@ -25,7 +25,7 @@ LOOP_REVS: Final = 20
 LOOP_HEADS: Final = 4
 LOOP_TIPS: Final = 200
 # Commits of a history all of which the event loop may look at.
-LOOP_GRAPH: Final = 10_000
+LOOP_GRAPH: Final = 8_000
 # Objects of a repository that the event loop opens for what it may leave to a worker in the end.
 LOOP_OBJECTS: Final = 200_000
 
