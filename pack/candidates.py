@@ -1,7 +1,6 @@
-"""The files between which renames are looked for: their sizes, their content in chunks, and how alike they are.
+"""The files between which renames are looked for: their sizes, the spans of their content, and how alike they are.
 
-Blobs are read once, at most a budget of bytes in all, and hashed only where a score is wanted. What cannot be read
-takes no part.
+Blobs are read once, at most a budget of bytes in all. What cannot be read takes no part.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pack import similarity
 from pack.errors import CorruptData, ObjectNotFound, TooLarge
 from pack.needs import Needs
 from pack.objects import BLOB
-from pack.similarity import Rough, Spans, Weights
+from pack.similarity import Spans, Weights
 from pack.treediff import Change
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 _REGULAR: Final = 0o100000
 _FORMAT: Final = 0o170000
+_HASHED_AT_ONCE: Final = 4 << 20  # bytes of content whose chunks are held until then
+_HASH_BYTES: Final = 4  # that could be inflated while one is cut and hashed
 
 Missing = Callable[[bytes, str], None]
 
@@ -49,8 +50,6 @@ class Candidates:
         self._told: set[bytes] = set()
         self._paths: dict[bytes, bytes] = {}
         self._sizes: dict[bytes, int | None] = {}
-        self._weights: dict[bytes, Weights] = {}
-        self._rough: dict[bytes, Rough] = {}
         self._spans: dict[bytes, Spans] = {}
 
     def measure(self) -> None:
@@ -98,20 +97,32 @@ class Candidates:
         return old is not None and new is not None and similarity.may_reach(old, new, minimum)
 
     def read(self, sources: Iterable[int], targets: Iterable[int]) -> None:
-        """Bring the chunks of these files, as far as the budget allows."""
+        """Bring the spans of these files, as far as the budget allows."""
         wanted: dict[bytes, int] = {}
         for oid in [*(self.sources[i].old_oid for i in sources), *(self.targets[i].new_oid for i in targets)]:
             assert oid is not None
             size = self._sizes.get(oid)
-            if size is None or oid in self._weights or oid in wanted:
+            if size is None or oid in self._spans or oid in wanted:
                 continue
             if size > self.budget:
                 self.over_budget = True
                 continue
             self.budget -= size
             wanted[oid] = size
+        self.view.objects.charge(sum(wanted.values()) * _HASH_BYTES)
+        weighed: dict[bytes, Weights] = {}
+        held = 0
         for oid, data in self._contents(wanted):
-            self._weights[oid] = similarity.chunk_weights(data)
+            weighed[oid] = similarity.chunk_weights(data)
+            held += len(data)
+            if held >= _HASHED_AT_ONCE:
+                self._hash(weighed)
+                held = 0
+        self._hash(weighed)
+
+    def _hash(self, weighed: dict[bytes, Weights]) -> None:
+        self._spans.update(zip(weighed, similarity.spans(list(weighed.values())), strict=True))
+        weighed.clear()
 
     def _contents(self, oids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Blobs in pack order; one by one where something is wrong with one of them."""
@@ -129,42 +140,20 @@ class Candidates:
                 except (ObjectNotFound, CorruptData) as error:
                     self._tell(oid, self._paths[oid], error)
 
-    def hash(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Bring the spans of all blobs in these pairs."""
-        oids = {self.sources[i].old_oid for i, _ in pairs} | {self.targets[i].new_oid for _, i in pairs}
-        wanted = [oid for oid in oids if oid in self._weights and oid not in self._spans]
-        found = similarity.spans([self._weights[oid] for oid in wanted])
-        self._spans.update(zip(wanted, found, strict=True))
-
-    def refine(self) -> None:
-        """Bring the rough weights of all that was read."""
-        self._rough = dict(zip(self._weights, similarity.rough(list(self._weights.values())), strict=True))
-
-    def rough_of_source(self, index: int) -> Rough | None:
+    def spans_of_source(self, index: int) -> Spans:
+        """None of what could not be read."""
         change = self.sources[index]
-        return self._rough.get(change.old_oid or b"") if is_regular(change.old_mode) else None
+        return self._spans.get(change.old_oid or b"", {}) if is_regular(change.old_mode) else {}
 
-    def rough_of_target(self, index: int) -> Rough | None:
+    def spans_of_target(self, index: int) -> Spans:
+        """None of what could not be read."""
         change = self.targets[index]
-        return self._rough.get(change.new_oid or b"") if is_regular(change.new_mode) else None
-
-    def larger_size(self, source: int, target: int) -> int:
-        return max(self.size_of_source(source) or 0, self.size_of_target(target) or 0)
+        return self._spans.get(change.new_oid or b"", {}) if is_regular(change.new_mode) else {}
 
     def score(self, source: int, target: int) -> int:
-        """0 to MAX_SCORE of a pair that was hashed, 0 of one that could not be read."""
-        before, after = self.sources[source], self.targets[target]
-        if not (is_regular(before.old_mode) and is_regular(after.new_mode)):
-            return 0
-        old, new = self._spans.get(before.old_oid or b""), self._spans.get(after.new_oid or b"")
-        return 0 if old is None or new is None else similarity.score(old, new, self.larger_size(source, target))
-
-    def score_in_matrix(self, source: int, target: int) -> int:
-        """The same, 0 where sizes alone rule the minimum out."""
-        return self.score(source, target) if self.may_reach(source, target, self.minimum) else 0
-
-    def same_base_name(self, source: int, target: int) -> int:
-        return int(base_name(self.sources[source].old_path) == base_name(self.targets[target].new_path))
+        """0 to MAX_SCORE, 0 of a pair that could not be read."""
+        larger = max(self.size_of_source(source) or 0, self.size_of_target(target) or 0)
+        return similarity.score(self.spans_of_source(source), self.spans_of_target(target), larger)
 
 
 def base_name(path: bytes | None) -> bytes:

@@ -1,15 +1,15 @@
-"""The best sources of each target out of many, without comparing every pair."""
+"""The best sources of each target out of many."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pack import similarity
-from pack.candidates import Candidates
-from pack.similarity import MAX_SCORE, Rough
+from pack.candidates import Candidates, base_name
+from pack.overlap import Overlap
+from pack.similarity import MAX_SCORE
 
 _CANDIDATES: Final = 4  # sources that a target keeps
 
@@ -39,92 +39,66 @@ def _within_reach(these: dict[int, int], those: dict[int, int], minimum: int) ->
 
 
 class Matrix:
-    """The best sources of each target, without scoring the pairs that cannot reach the minimum.
-
-    A source that reaches the minimum shares at least that part of the target's bytes. So it holds one chunk out of
-    any set of the target's chunks that weighs more than the rest may: the rarest chunks are looked up in an inverted
-    index, the common ones need no look. Only the files of likely pairs are hashed.
-    """
+    """The best sources of each target out of all that are open."""
 
     def __init__(self, search: Candidates, reach: Reach) -> None:
-        self.search = search
-        self.holders: dict[bytes | int, list[int]] = {}
-        search.refine()
-        for index in search.open_sources:
-            if index in reach.sources and (rough := search.rough_of_source(index)) is not None:
-                for chunk in rough:
-                    self.holders.setdefault(chunk, []).append(index)
-
-    def likely(self, target: int) -> list[int]:
-        """Sources that reach the minimum, or would if many of their chunks collided."""
-        search = self.search
-        new = search.rough_of_target(target)
-        if new is None:
-            return []
-        found: list[int] = []
-        for source in sorted(self._partners(target, new)):
-            if search.may_reach(source, target, search.minimum):
-                old = search.rough_of_source(source)
-                assert old is not None
-                points = similarity.score(old, new, search.larger_size(source, target))
-                if points + similarity.collision_margin(old, new) >= search.minimum:
-                    found.append(source)
-        return found
-
-    def _partners(self, target: int, new: Rough) -> set[int]:
-        holders = self.holders
-        # A chunk that no source holds still shares a span with some by chance.
-        floor = max(self.search.minimum - similarity.collision_margin(new, new), 1)
-        enough = floor * (self.search.size_of_target(target) or 0)
-        rest = sum(new.values()) * MAX_SCORE
-        partners: set[int] = set()
-        rest -= sum([weight for chunk, weight in new.items() if chunk not in holders]) * MAX_SCORE
-        for chunk in sorted(new.keys() & holders.keys(), key=lambda chunk: len(holders[chunk])):
-            if rest < enough:
-                break
-            partners.update(holders[chunk])
-            rest -= new[chunk] * MAX_SCORE
-        return partners
-
-    def best(self, target: int, likely: Sequence[int]) -> list[Candidate]:
-        """Up to four of at least the minimum, in the order in which git's stable sort meets equals."""
-        search = self.search
-        good = [
-            (points, search.same_base_name(source, target), source)
-            for source in likely
-            if (points := search.score_in_matrix(source, target)) >= search.minimum
+        self._search = search
+        self._sources = search.open_sources
+        self._names = [base_name(search.sources[source].old_path) for source in self._sources]
+        sizes = [search.size_of_source(source) for source in self._sources]
+        self._sizes = [-1 if size is None else size for size in sizes]
+        sources = [search.spans_of_source(source) for source in self._sources]
+        held = set[int]().union(*sources)
+        self._targets = [
+            target for target in search.open_targets if target in reach.targets and self._open(target, held)
         ]
-        ranks = Counter((points, same) for points, same, _ in good)
-        if len(ranks) == len(good):
-            return sorted(good, reverse=True)[:_CANDIDATES]
-        return self._simulate(target, {source: (points, same, source) for points, same, source in good})
+        self._overlap = Overlap([search.spans_of_target(target) for target in self._targets], sources)
+        self.effort = self._overlap.effort
 
-    def _simulate(self, target: int, good: dict[int, Candidate]) -> list[Candidate]:
+    def _open(self, target: int, held: set[int]) -> bool:
+        """Whether the minimum is not out of reach even of what all sources hold together."""
+        spans = self._search.spans_of_target(target)
+        most = sum(map(spans.__getitem__, spans.keys() & held))
+        return most * MAX_SCORE >= self._search.minimum * (self._search.size_of_target(target) or 0)
+
+    def best(self) -> Iterator[tuple[int, list[Candidate]]]:
+        """Each target with up to four sources of at least the minimum, as they stand in git's slots."""
+        for target, shared in zip(self._targets, self._overlap.rows(), strict=True):
+            points = self._points(self._search.size_of_target(target) or 0, shared)
+            if points:
+                slots = self._slots(base_name(self._search.targets[target].new_path), points)
+                yield target, [candidate for candidate in slots if candidate[0] >= self._search.minimum]
+
+    def _points(self, size: int, shared: Sequence[int]) -> list[int]:
+        """The scores of all sources, 0 where sizes alone rule the minimum out; none if it is out of reach for all."""
+        minimum = self._search.minimum
+        most = max(shared, default=0)
+        if not most or most * MAX_SCORE < minimum * size:
+            return []
+        low, high = similarity.sizes_within_reach(size, minimum)
+        return [
+            common * MAX_SCORE // (other if other > size else size) if low <= other <= high else 0
+            for common, other in zip(shared, self._sizes, strict=True)
+        ]
+
+    def _slots(self, name: bytes, points: Sequence[int]) -> list[Candidate]:
         """git's four slots: filled in order, then the first of the worst gives way to what is better.
 
-        Equals among the good ones so stand in an order that the worse ones before them decide. What comes after the
-        last good one, or once all slots are good, decides nothing.
+        Equals among the good ones so stand in an order that the worse ones before them decide.
         """
-        search = self.search
-        ahead: list[int] = []
-        left = len(good)
-        for source in search.open_sources:
-            if not left or len(good) - left == _CANDIDATES:
-                break
-            ahead.append(source)
-            left -= source in good
-        search.hash([(source, target) for source in ahead if search.may_reach(source, target, search.minimum)])
         slots: list[Candidate] = []
-        for source in [*ahead, *(source for source in good if source > ahead[-1])]:
-            candidate = good.get(source) or (
-                search.score_in_matrix(source, target),
-                search.same_base_name(source, target),
-                source,
-            )
+        worst = bar = 0
+        for number, score in enumerate(points):
+            if score < bar:
+                continue
+            candidate = (score, int(self._names[number] == name), self._sources[number])
             if len(slots) < _CANDIDATES:
                 slots.append(candidate)
-                continue
-            worst = min(range(_CANDIDATES), key=lambda slot: slots[slot][:2])
-            if candidate[:2] > slots[worst][:2]:
+            elif candidate[:2] > slots[worst][:2]:
                 slots[worst] = candidate
-        return [candidate for candidate in slots if candidate[0] >= search.minimum]
+            else:
+                continue
+            if len(slots) == _CANDIDATES:
+                worst = min(range(_CANDIDATES), key=lambda slot: slots[slot][:2])
+                bar = slots[worst][0] + slots[worst][1]
+        return slots

@@ -14,6 +14,7 @@ place, and the deletion goes. Copies are not looked for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from pack import similarity
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
 DEFAULT_MINIMUM: Final = 50
 DEFAULT_LIMIT: Final = 1000
 DEFAULT_BUDGET: Final = 64 << 20  # an estimate: chunks take about seven times the content
+DEFAULT_EFFORT: Final = 10 * 10**9  # about nanoseconds
 
 _IDENTICAL: Final = 100  # sources of one oid that are looked at for one target
-_PAIR_BYTES: Final = 8  # that could be inflated while a pair is looked at
+# That could be inflated while a change, or a pair, is looked at.
+_CHANGE_BYTES: Final = 256
+_PAIR_BYTES: Final = 8
 
 
 def detect(
@@ -40,18 +44,20 @@ def detect(
     limit: int = DEFAULT_LIMIT,
     budget: int = DEFAULT_BUDGET,
     missing: Missing | None = None,
+    effort: int = DEFAULT_EFFORT,
 ) -> tuple[list[Change], bool]:
     """`changes` with renames of at least `minimum` percent joined; and whether a limit kept some from being found.
 
-    `limit` is git's diff.renameLimit, `budget` the bytes of content that may be compared. Blobs that cannot be read
-    are no candidates: `missing(path, reason)` is told of each; without it ObjectNotFound and the like are raised.
+    `limit` is git's diff.renameLimit, `budget` the bytes of content that may be compared, `effort` about the
+    nanoseconds that comparing all pairs may take once they are read. Blobs that cannot be read are no candidates:
+    `missing(path, reason)` is told of each; without it ObjectNotFound and the like are raised.
     """
     listed = list(changes)
     sources = [change for change in listed if change.status == "D"]
     targets = [change for change in listed if change.status == "A"]
     if not sources or not targets:
         return listed, False
-    search = _Search(view, sources, targets, minimum * MAX_SCORE // 100, budget, missing)
+    search = _Search(view, sources, targets, minimum * MAX_SCORE // 100, budget, missing, effort)
     search.exact()
     limited = False
     if minimum < 100 and search.open_sources and search.open_targets:
@@ -71,13 +77,14 @@ def closest(
     minimum: int = DEFAULT_MINIMUM,
     budget: int = DEFAULT_BUDGET,
     missing: Missing | None = None,
+    effort: int = DEFAULT_EFFORT,
 ) -> tuple[list[Change], bool]:
     """Up to four `sources` (old sides of changes) that resemble the added `target`, best first, ties as git has them.
 
     The content alone is compared, deleted or not; identical files are not preferred. The second value says whether
-    the budget kept some from being compared.
+    `budget` or `effort` kept some from being compared.
     """
-    search = _Search(view, sources, [target], minimum * MAX_SCORE // 100, budget, missing)
+    search = _Search(view, sources, [target], minimum * MAX_SCORE // 100, budget, missing, effort)
     found = search.resembling()
     return [sources[source] for _, _, source in sorted(found, key=lambda one: (-one[0], -one[1]))], search.over_budget
 
@@ -123,40 +130,30 @@ class _Search(Candidates):
         minimum: int,
         budget: int,
         missing: Missing | None,
+        effort: int,
     ) -> None:
         super().__init__(view, sources, targets, minimum, budget, missing)
+        self.effort = effort
         self.found: dict[int, tuple[int, int]] = {}  # target → (source, score)
 
     def exact(self) -> None:
-        free: dict[bytes | None, list[int]] = {}
+        """Of a target's first hundred free sources of the same oid, the first of its base name, else the first at all.
+
+        Of other than regular files the modes must be the same.
+        """
+        self.view.objects.charge((len(self.sources) + len(self.targets)) * _CHANGE_BYTES)
+        alike: dict[tuple[bytes | None, int | None], list[int]] = {}
+        wanted = {target.new_oid for target in self.targets}
         for index, source in enumerate(self.sources):
-            free.setdefault(source.old_oid, []).append(index)
+            if source.old_oid in wanted:
+                alike.setdefault((source.old_oid, _kind(source.old_mode)), []).append(index)
+        free = {key: _Free(self.sources, indices) for key, indices in alike.items()}
         for index, target in enumerate(self.targets):
-            alike = free.get(target.new_oid)
-            if not alike:
-                continue
-            chosen = self._choose(alike, target)
+            group = free.get((target.new_oid, _kind(target.new_mode)))
+            chosen = None if group is None else group.take(base_name(target.new_path))
             if chosen is not None:
-                alike.remove(chosen)
                 self.found[index] = (chosen, MAX_SCORE)
         self._close()
-
-    def _choose(self, alike: Sequence[int], target: Change) -> int | None:
-        """The first source of the same base name, else the first at all; of other than regular files, equal modes."""
-        first: int | None = None
-        looked_at = 0
-        for index in alike:
-            source = self.sources[index]
-            if source.old_mode != target.new_mode and not (is_regular(source.old_mode) and is_regular(target.new_mode)):
-                continue
-            if base_name(source.old_path) == base_name(target.new_path):
-                return index
-            if first is None:
-                first = index
-            looked_at += 1
-            if looked_at == _IDENTICAL:
-                break
-        return first
 
     def by_base_name(self) -> None:
         minimum = self.minimum + (MAX_SCORE - self.minimum) // 2
@@ -168,7 +165,6 @@ class _Search(Candidates):
             if name in targets and self.may_reach(source, targets[name], minimum)
         ]
         self.read({i for i, _ in pairs}, {i for _, i in pairs})
-        self.hash(pairs)
         for source, target in pairs:
             points = self.score(source, target)
             if points >= minimum:
@@ -177,15 +173,10 @@ class _Search(Candidates):
 
     def by_matrix(self) -> None:
         self.view.objects.charge(len(self.open_sources) * len(self.open_targets) * _PAIR_BYTES)
-        reach = Reach(self)
-        self.read(reach.sources, reach.targets)
-        matrix = Matrix(self, reach)
-        likely = {target: matrix.likely(target) for target in self.open_targets if target in reach.targets}
-        self.hash([(source, target) for target, sources in likely.items() for source in sources])
         chosen = [
             (-points, -same, target, slot, source)
-            for target, sources in likely.items()
-            for slot, (points, same, source) in enumerate(matrix.best(target, sources))
+            for target, candidates in self._matrix()
+            for slot, (points, same, source) in enumerate(candidates)
         ]
         used: set[int] = set()
         # The order of targets and of their slots stands in for git's stable sort.
@@ -196,19 +187,47 @@ class _Search(Candidates):
 
     def resembling(self) -> list[Candidate]:
         """The best sources of the one target, in the order of their slots."""
+        return [candidate for _, candidates in self._matrix() for candidate in candidates]
+
+    def _matrix(self) -> Iterator[tuple[int, list[Candidate]]]:
+        """Each target with its best sources; nothing where to compare them would take too much."""
         reach = Reach(self)
-        if not reach.targets:
-            return []
         self.read(reach.sources, reach.targets)
         matrix = Matrix(self, reach)
-        likely = matrix.likely(0)
-        self.hash([(source, 0) for source in likely])
-        return matrix.best(0, likely)
+        if matrix.effort > self.effort:
+            self.over_budget = True
+            return iter(())
+        return matrix.best()
 
     def _close(self) -> None:
         used = {source for source, _ in self.found.values()}
         self.open_sources = [index for index in self.open_sources if index not in used]
         self.open_targets = [index for index in self.open_targets if index not in self.found]
+
+
+class _Free:
+    """Sources of one content, given away one by one."""
+
+    def __init__(self, sources: Sequence[Change], indices: Sequence[int]) -> None:
+        self._left = ((index, base_name(sources[index].old_path)) for index in indices)
+        first = list(islice(self._left, _IDENTICAL))
+        self._indices = [index for index, _ in first]
+        self._names = [name for _, name in first]
+
+    def take(self, name: bytes) -> int | None:
+        if not self._indices:
+            return None
+        at = self._names.index(name) if name in self._names else 0
+        del self._names[at]
+        chosen = self._indices.pop(at)
+        for index, following in islice(self._left, 1):
+            self._indices.append(index)
+            self._names.append(following)
+        return chosen
+
+
+def _kind(mode: int | None) -> int | None:
+    return None if is_regular(mode) else mode
 
 
 def _unique(named: Iterable[tuple[bytes, int]]) -> dict[bytes, int]:

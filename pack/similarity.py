@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final, TypeVar, cast
+from typing import Final
 
 MAX_SCORE: Final = 60_000
 CHUNK_BYTES: Final = 64
@@ -30,10 +30,8 @@ _LANE_BITS: Final = 8 * _LANE
 _LANES: Final = 4096
 _WORD: Final = struct.Struct("<I")
 
-Key = TypeVar("Key", bytes, int, "bytes | int")
 Weights = dict[bytes, int]
 Spans = dict[int, int]
-Rough = dict[bytes | int, int]
 
 
 def is_binary(data: bytes) -> bool:
@@ -48,17 +46,17 @@ def chunk_weights(data: bytes) -> Weights:
     """
     if not is_binary(data) and b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
-    chunks = data.split(b"\n")
-    pieces = _pieces(chunks.pop())
-    long = [line for line in chunks if len(line) >= CHUNK_BYTES]
-    if long:
-        chunks = [line for line in chunks if len(line) < CHUNK_BYTES]
-        for line in long:
-            pieces += _pieces(line)
-            chunks.append(line[len(line) - len(line) % CHUNK_BYTES :])
-    weights = {chunk: (len(chunk) + 1) * count for chunk, count in Counter(chunks).items()}
-    for chunk, count in Counter(pieces).items():
-        weights[chunk] = CHUNK_BYTES * count
+    lines = data.split(b"\n")
+    pieces = Counter(_pieces(lines.pop()))
+    chunks = Counter(lines)
+    for line in [line for line in chunks if len(line) >= CHUNK_BYTES]:
+        count = chunks.pop(line)
+        for piece in _pieces(line):
+            pieces[piece] += count
+        chunks[line[len(line) - len(line) % CHUNK_BYTES :]] += count
+    weights = {chunk: (len(chunk) + 1) * count for chunk, count in chunks.items()}
+    for piece, count in pieces.items():
+        weights[piece] = CHUNK_BYTES * count
     return weights
 
 
@@ -80,33 +78,6 @@ def spans(weighed: Sequence[Weights]) -> list[Spans]:
                 result[span] = result.get(span, 0) + weight
         found.append(result)
     return found
-
-
-def rough(weighed: Sequence[Weights]) -> list[Rough]:
-    """Weights in which only the chunks that matter alone are hashed: span or chunk → weight.
-
-    Those are full chunks with a pattern that repeats, which collide as a rule (64 times one byte has the same hash
-    whatever the byte), and chunks of a good part of their blob. What the others can add is `collision_margin`.
-    """
-    alone: set[bytes] = set()
-    for weights in weighed:
-        much = sum(weights.values()) // 8
-        alone.update([chunk for chunk, weight in weights.items() if weight > much])
-        alone.update([chunk for chunk in weights if len(chunk) == CHUNK_BYTES and _repeats(chunk)])
-    hashes = hash_chunks(alone)
-    found: list[Rough] = []
-    for weights in weighed:
-        result = cast("Rough", weights.copy())
-        for chunk in weights.keys() & alone:
-            span = hashes[chunk]
-            result[span] = result.get(span, 0) + weights[chunk]
-            del result[chunk]
-        found.append(result)
-    return found
-
-
-def _repeats(chunk: bytes) -> bool:
-    return chunk[:16] == chunk[16:32] or chunk[32:48] == chunk[48:]
 
 
 def hash_chunks(chunks: Iterable[bytes]) -> dict[bytes, int]:
@@ -174,11 +145,13 @@ def may_reach(old_size: int, new_size: int, minimum: int) -> bool:
     return larger * (MAX_SCORE - minimum) >= (larger - smaller) * MAX_SCORE
 
 
-def score(old: dict[Key, int], new: dict[Key, int], larger_size: int) -> int:
-    """0 to 60,000: the shared weight against `larger_size`, the size in bytes of the larger blob.
+def sizes_within_reach(size: int, minimum: int) -> tuple[int, int]:
+    """The smallest and the largest size that may reach `minimum` (1 to 60,000) together with `size`."""
+    return -(-size * minimum // MAX_SCORE), size * MAX_SCORE // minimum
 
-    Of Spans it is git's score; of Rough what the score would be if few chunks collided, which is never more.
-    """
+
+def score(old: Spans, new: Spans, larger_size: int) -> int:
+    """0 to 60,000: the shared weight against `larger_size`, the size in bytes of the larger blob."""
     if len(old) > len(new):
         old, new = new, old
     shared = 0
@@ -186,16 +159,6 @@ def score(old: dict[Key, int], new: dict[Key, int], larger_size: int) -> int:
         weight, other = old[key], new[key]
         shared += weight if weight < other else other
     return shared * MAX_SCORE // larger_size if larger_size else 0
-
-
-def collision_margin(old: Rough, new: Rough) -> int:
-    """By how much colliding chunks may lift a score above that of the rough weights.
-
-    A chunk of one blob falls by chance into a span of the other about once in 107,927 / (spans of the other) times,
-    and none that is left to chance weighs more than an eighth. Twice the expected and 15 % on top leave no practical
-    chance of more.
-    """
-    return MAX_SCORE * 15 // 100 + 2 * MAX_SCORE * max(len(old), len(new)) // SPANS
 
 
 def percent(points: int) -> int:

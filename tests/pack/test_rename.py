@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pack.allowance import Spent, allowed
 from pack.errors import ObjectNotFound
 from pack.rename import closest, detect
+from pack.similarity import hash_chunks
 from pack.treediff import Change, diff_trees
 from pack.view import View
 from tests.support.git import Plumbing, git, init
@@ -136,6 +138,92 @@ def test_colliding_chunks_score_as_in_git(tmp_path: Path) -> None:
     assert found[0] > "R050"
 
 
+def colliding(count: int) -> list[tuple[bytes, bytes]]:
+    """Pairs of lines that fall into one span; no two pairs into the same."""
+    alike: dict[int, list[bytes]] = {}
+    for line, span in hash_chunks([b"word number %06d" % n for n in range(20_000)]).items():
+        alike.setdefault(span, []).append(line)
+    pairs = [(lines[0], lines[1]) for _, lines in sorted(alike.items()) if len(lines) > 1]
+    assert len(pairs) >= count
+    return pairs[:count]
+
+
+@pytest.mark.parametrize(("common", "minimum"), [(1, 1), (1, 4), (3, 1), (3, 10), (3, 13), (11, 50), (20, 90)])
+def test_files_that_share_nothing_but_spans(tmp_path: Path, common: int, minimum: int) -> None:
+    """Of twenty lines each, no line is the same."""
+    plumbing = Plumbing(init(tmp_path / "r.git"))
+    pairs = colliding(common)
+    before = [old for old, _ in pairs] + [b"old line of text %d" % n for n in range(20 - common)]
+    after = [new for _, new in pairs] + [b"new line of text %d" % n for n in range(20 - common)]
+    others = {b"o%d" % n: text(n, 20, 0) for n in range(5)}, {b"n%d" % n: text(n + 9, 20, 0) for n in range(5)}
+    sides = others[0] | {b"old.txt": b"\n".join(before)}, others[1] | {b"new.txt": b"\n".join(after)}
+    old, new = trees(plumbing, *sides)
+    found = check(plumbing.path, open_git_dir(plumbing.path), old, new, minimum)
+    assert any(source == b"old.txt" and target == b"new.txt" for _, source, target in found)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_many_files_of_few_different_lines(tmp_path: Path, seed: int) -> None:
+    """All resemble all, so pairs and ties hang on every score."""
+    rng = random.Random(seed)
+    plumbing = Plumbing(init(tmp_path / "r.git"))
+    words, lines = rng.choice([(4, 20), (30, 40), (60, 150), (300, 100)])
+    left, right = rng.choice([(70, 70), (8, 150), (150, 8), (1, 60), (60, 1)])
+
+    def body() -> bytes:
+        return b"".join(b"w%d\n" % rng.randint(0, words) for _ in range(rng.randint(lines // 2, lines)))
+
+    def path(side: bytes, number: int) -> bytes:
+        return b"%b/%d/%d" % (side, number, rng.randrange(9)) if rng.random() < 0.5 else b"%b/%d" % (side, number)
+
+    old, new = trees(
+        plumbing,
+        {path(b"o", n): body() for n in range(left)},
+        {path(b"n", n): body() for n in range(right)},
+    )
+    view = open_git_dir(plumbing.path)
+    for minimum in (50, 1, 30, 80):
+        check(plumbing.path, view, old, new, minimum)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_small_trees_at_every_minimum_equal_git(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    plumbing = Plumbing(init(tmp_path / "r.git"))
+    pool = [line for pair in colliding(20) for line in pair]
+    pool += [b"", b"x", b"\r", b"\0", b"y" * 63, b"z" * 64, b"z" * 130, b"-" * 64, b"=" * 64]
+
+    def body() -> bytes:
+        return b"\n".join(rng.choices(pool, k=rng.choice([0, 1, 3, 12, 30])))
+
+    def side(name: bytes) -> Files:
+        return {b"%b%d/%d" % (name, n, rng.randrange(6)): body() for n in range(rng.randint(1, 14))}
+
+    old, new = trees(plumbing, side(b"o"), side(b"n"))
+    view = open_git_dir(plumbing.path)
+    for minimum in (1, 2, 5, 10, 15, 20, 35, 50, 66, 90, 99):
+        check(plumbing.path, view, old, new, minimum)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_many_files_of_few_contents_equal_git(tmp_path: Path, seed: int) -> None:
+    """More than the hundred that are looked at, with base names that recur and modes that part them."""
+    rng = random.Random(seed)
+    plumbing = Plumbing(init(tmp_path / "r.git"))
+    blobs = [plumbing.blob(b"one"), plumbing.blob(b"two\n")]
+    names = rng.choice([5, 60, 1000])
+
+    def side(count: int) -> str:
+        files: dict[bytes, list[tuple[str, bytes, str]]] = {}
+        for number in range(count):
+            entry = (rng.choice(["100644", "100755", "120000"]), b"%03d" % rng.randrange(names), rng.choice(blobs))
+            files.setdefault(b"%s%03d" % (b"o" if count > 250 else b"n", number), []).append(entry)
+        return plumbing.tree([("040000", folder, plumbing.tree(entries)) for folder, entries in sorted(files.items())])
+
+    old, new = side(260), side(240)
+    check(plumbing.path, open_git_dir(plumbing.path), old, new)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_moves_equal_git(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
@@ -177,6 +265,31 @@ def test_limit_leaves_exact_and_base_names(tmp_path: Path) -> None:
     found, limited = detect(view, changes, limit=2)
     assert not limited
     assert told(found) == expected(plumbing.path, first, second, "-M", "-l2")
+
+
+def test_what_takes_too_much_is_told(tmp_path: Path) -> None:
+    plumbing = Plumbing(init(tmp_path / "r.git"))
+    old = {b"a/same": b"same\n", b"a/base": text(1, 50), b"a/o": text(2, 50)}
+    new = {b"b/other": b"same\n", b"b/base": text(1, 50) + b"z\n", b"b/n": text(2, 50) + b"z\n"}
+    first, second = trees(plumbing, old, new)
+    view = open_git_dir(plumbing.path)
+    changes = list(diff_trees(view, bytes.fromhex(first), bytes.fromhex(second)))
+    found, limited = detect(view, changes, effort=1)
+    assert limited
+    assert [change.status for change in found] == ["D", "R", "A", "R"]
+    old_base, new_base = changes[0], changes[3]
+    assert closest(view, [old_base], new_base, effort=1) == ([], True)
+    assert closest(view, [old_base], new_base) == ([old_base], False)
+
+
+def test_who_may_not_be_held_up_is_told_before_work_is_done(tmp_path: Path) -> None:
+    plumbing = Plumbing(init(tmp_path / "r.git"))
+    view = open_git_dir(plumbing.path)
+    gone = [Change("D", b"o%d" % n, None, 0o100644, None, b"\1" * 20, None) for n in range(5000)]
+    come = [Change("A", None, b"n%d" % n, None, 0o100644, None, b"\1" * 20) for n in range(5000)]
+    with pytest.raises(Spent), allowed(view.objects, 1 << 20):
+        detect(view, [*gone, *come])
+    assert all(change.status == "R" for change in detect(view, [*gone, *come])[0])
 
 
 def test_budget_and_missing_blobs_are_told(tmp_path: Path) -> None:

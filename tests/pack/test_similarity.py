@@ -12,13 +12,11 @@ from pack.similarity import (
     MAX_SCORE,
     SPANS,
     chunk_weights,
-    collision_margin,
     hash_chunks,
     is_binary,
     may_reach,
     percent,
-    rough,
-    score,
+    sizes_within_reach,
     spans,
 )
 
@@ -67,18 +65,6 @@ def test_many_chunks_at_once() -> None:
     assert hash_chunks([]) == {}
 
 
-@settings(max_examples=200, deadline=None)
-@given(CONTENT, CONTENT)
-@example(b"x" * 64, b"y" * 128)
-def test_rough_weights_never_score_higher_and_little_lower(old: bytes, new: bytes) -> None:
-    size = max(len(old), len(new))
-    weighed = [chunk_weights(old), chunk_weights(new)]
-    by_span = score(*spans(weighed), size)
-    left, right = rough(weighed)
-    assert score(left, right, size) <= by_span <= MAX_SCORE
-    assert by_span <= score(left, right, size) + collision_margin(left, right)
-
-
 def test_full_chunks_of_one_byte_all_collide() -> None:
     assert len(set(hash_chunks([bytes([byte]) * 64 for byte in range(32, 127)]).values())) == 1
 
@@ -97,6 +83,12 @@ def test_binary_is_a_nul_in_the_first_8000_bytes() -> None:
 )  # fmt: skip
 def test_sizes_that_leave_room(old: int, new: int, minimum: int, room: bool) -> None:
     assert may_reach(old, new, minimum) is room
+
+
+@given(st.integers(0, 300), st.integers(0, 700), st.integers(1, MAX_SCORE) | st.integers(1, 100).map((600).__mul__))
+def test_sizes_within_reach_are_those_that_leave_room(old: int, new: int, minimum: int) -> None:
+    low, high = sizes_within_reach(old, minimum)
+    assert (low <= new <= high) is may_reach(old, new, minimum)
 
 
 def test_percent_rounds_down() -> None:
