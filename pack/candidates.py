@@ -1,6 +1,7 @@
 """The files between which renames are looked for: their sizes, the spans of their content, and how alike they are.
 
-Blobs are read once, at most a budget of bytes in all. What cannot be read takes no part.
+Blobs are read once, at most a budget of bytes in all, of which very short lines take more. What cannot be read takes no
+part.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _REGULAR: Final = 0o100000
 _FORMAT: Final = 0o170000
 _HASHED_AT_ONCE: Final = 4 << 20  # bytes of content whose chunks are held until then
+_CHUNK_BYTES: Final = 16  # that a distinct chunk counts for at least, as the time goes by chunks where they are short
 _HASH_BYTES: Final = 4  # that could be inflated while one is cut and hashed
 
 Missing = Callable[[bytes, str], None]
@@ -114,6 +116,14 @@ class Candidates:
         held = 0
         for oid, data in self._contents(wanted):
             weighed[oid] = similarity.chunk_weights(data)
+            self.budget -= max(len(weighed[oid]) * _CHUNK_BYTES - len(data), 0)
+            if self.budget < 0:
+                # None at all, so that it does not hang on the order in packs which are found.
+                self.over_budget = True
+                self.budget = 0
+                for read in wanted:
+                    self._spans.pop(read, None)
+                return
             held += len(data)
             if held >= _HASHED_AT_ONCE:
                 self._hash(weighed)

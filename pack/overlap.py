@@ -16,10 +16,13 @@ from pack.similarity import Spans
 
 # What things take, in about nanoseconds.
 _PAIR: Final = 80
-_ADDITION: Final = 150
+_ADDITION: Final = 500
 _LANE: Final = 1
 _LANES_MADE: Final = 40
-_ENTRY: Final = 200
+_ENTRY: Final = 400
+
+_SHIFT: Final = 32
+_WEIGHT: Final = (1 << _SHIFT) - 1
 
 
 class Overlap:
@@ -65,10 +68,10 @@ class Overlap:
             if _PAIR * len(holders) * len(partners) > self._effort_of_lanes(len(holders)):
                 frequent.append(span)
                 continue
-            weights = [self._others[partner][span] for partner in partners]
-            for holder in holders:
-                weight, first = self._blobs[holder][span], holder * lanes
-                for partner, other in zip(partners, weights, strict=True):
+            weights = [(packed >> _SHIFT, packed & _WEIGHT) for packed in partners]
+            for packed in holders:
+                weight, first = packed & _WEIGHT, (packed >> _SHIFT) * lanes
+                for partner, other in weights:
                     cells[first + partner] += other if other < weight else weight
         return self._with_frequent(cells, frequent) if frequent else cells
 
@@ -77,30 +80,32 @@ class Overlap:
         width = lanes * cells.itemsize
         totals = [int.from_bytes(cells[at : at + lanes], sys.byteorder) for at in range(0, len(cells), lanes)]
         for span in frequent:
-            weights = array(cells.typecode, bytes(width))
-            for partner in self._partners[span]:
-                weights[partner] = self._others[partner][span]
+            weights = [0] * lanes
+            for packed in self._partners[span]:
+                weights[packed >> _SHIFT] = packed & _WEIGHT
             most = max(weights)
             added: dict[int, int] = {}
-            for holder in self._holders[span]:
-                weight = min(self._blobs[holder][span], most)
+            for packed in self._holders[span]:
+                weight = min(packed & _WEIGHT, most)
                 if weight not in added:
                     shared = array(cells.typecode, [other if other < weight else weight for other in weights])
                     added[weight] = int.from_bytes(shared, sys.byteorder)
-                totals[holder] += added[weight]
+                totals[packed >> _SHIFT] += added[weight]
         return array(cells.typecode, b"".join([total.to_bytes(width, sys.byteorder) for total in totals]))
 
 
-def _holders(blobs: Sequence[Spans], common: set[int]) -> dict[int, list[int]]:
-    """Span → numbers of the blobs that hold it."""
-    found: dict[int, list[int]] = {span: [] for span in common}
+def _holders(blobs: Sequence[Spans], common: set[int]) -> dict[int, array[int]]:
+    """Span → of each blob that holds it the number, and in the lower half the weight."""
+    found = {span: array("Q") for span in common}
     for number, spans in enumerate(blobs):
-        for span in spans.keys() & common:
-            found[span].append(number)
+        upper = number << _SHIFT
+        for span, weight in spans.items():
+            if span in found:
+                found[span].append(upper | weight)
     return found
 
 
-def _entries(holders: dict[int, list[int]]) -> int:
+def _entries(holders: dict[int, array[int]]) -> int:
     return sum(map(len, holders.values()))
 
 

@@ -282,6 +282,20 @@ def test_what_takes_too_much_is_told(tmp_path: Path) -> None:
     assert closest(view, [old_base], new_base) == ([old_base], False)
 
 
+def test_short_lines_count_for_more_of_the_budget(tmp_path: Path) -> None:
+    plumbing = Plumbing(init(tmp_path / "r.git"))
+    lines = b"".join(b"%03d\n" % n for n in range(300))
+    old, new = trees(plumbing, {b"a": lines}, {b"b": lines + b"z\n"})
+    view = open_git_dir(plumbing.path)
+    changes = list(diff_trees(view, bytes.fromhex(old), bytes.fromhex(new)))
+    found, limited = detect(view, changes, budget=9000)
+    assert limited
+    assert [change.status for change in found] == ["D", "A"]
+    found, limited = detect(view, changes, budget=10_000)
+    assert not limited
+    assert [change.status for change in found] == ["R"]
+
+
 def test_who_may_not_be_held_up_is_told_before_work_is_done(tmp_path: Path) -> None:
     plumbing = Plumbing(init(tmp_path / "r.git"))
     view = open_git_dir(plumbing.path)
