@@ -34,7 +34,7 @@ DEFAULT_EFFORT: Final = 10 * 10**9  # about nanoseconds
 _IDENTICAL: Final = 100  # sources of one oid that are looked at for one target
 # That could be inflated while a change, or a pair, is looked at.
 _CHANGE_BYTES: Final = 256
-_PAIR_BYTES: Final = 8
+_PAIR_BYTES: Final = 96
 
 
 def detect(
