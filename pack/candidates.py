@@ -111,7 +111,7 @@ class Candidates:
                 continue
             self.budget -= size
             wanted[oid] = size
-        self.view.objects.charge(sum(wanted.values()) * _HASH_BYTES)
+        self.view.charge(sum(wanted.values()) * _HASH_BYTES)
         weighed: dict[bytes, Weights] = {}
         held = 0
         for oid, data in self._contents(wanted):

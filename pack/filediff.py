@@ -193,7 +193,7 @@ def texts(
                 yield change, item.reason
                 continue
             if view.objects.allowance is not None:
-                view.objects.charge(textdiff.effort(item.old or b"", item.new or b""))
+                view.charge(textdiff.effort(item.old or b"", item.new or b""))
             compared = compare(item, options)
             cache.put(cache_key(view, change, options), compared)
             yield change, compared

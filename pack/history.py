@@ -129,7 +129,7 @@ class History:
         text = None
         if self.graph is not None and n < self._base:
             if self.view.objects.allowance is not None:
-                self.view.objects.charge(self.graph.effort(n))
+                self.view.charge(self.graph.effort(n))
             text = self.graph.text(n)
         return text if text is not None else self.view.objects.read_as(self.oid(n), COMMIT)
 

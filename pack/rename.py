@@ -141,7 +141,7 @@ class _Search(Candidates):
 
         Of other than regular files the modes must be the same.
         """
-        self.view.objects.charge((len(self.sources) + len(self.targets)) * _CHANGE_BYTES)
+        self.view.charge((len(self.sources) + len(self.targets)) * _CHANGE_BYTES)
         alike: dict[tuple[bytes | None, int | None], list[int]] = {}
         wanted = {target.new_oid for target in self.targets}
         for index, source in enumerate(self.sources):
@@ -172,7 +172,7 @@ class _Search(Candidates):
         self._close()
 
     def by_matrix(self) -> None:
-        self.view.objects.charge(len(self.open_sources) * len(self.open_targets) * _PAIR_BYTES)
+        self.view.charge(len(self.open_sources) * len(self.open_targets) * _PAIR_BYTES)
         chosen = [
             (-points, -same, target, slot, source)
             for target, candidates in self._matrix()

@@ -35,6 +35,7 @@ _WHOLE_ENTRIES = re.compile(rb"(?:[^\0]*+\0.{20})*+", re.DOTALL)
 _STRICT_ENTRIES = re.compile(rb"(?:[0-7]++ [^\0]++\0.{20})*+", re.DOTALL)
 _FORMAT: Final = 0o170000
 _FEW: Final = 8
+_ROW_BYTES: Final = 256  # that could be inflated while one entry is compared
 
 
 class Change(NamedTuple):
@@ -133,7 +134,9 @@ def _compare(
         with needs:
             after = view.tree_data(new) if new is not None else b""
         if before is not None and after is not None:
-            return compare_raw(before, after)
+            rows = _windows(before, after)
+            view.charge((len(rows[0]) + len(rows[1])) * _ROW_BYTES)
+            return _paired(*rows)
     except ObjectNotFound as error:
         _refuse(path, "not_fetched", skip, error)
     except (CorruptData, WrongType) as error:
@@ -143,7 +146,11 @@ def _compare(
 
 def compare_raw(old: bytes, new: bytes) -> list[_Pair]:
     """The entries in which two raw tree objects differ, paired by name and kind, in tree order."""
-    before, after = map(_parsed, _different(*_windows(old, new)))
+    return _paired(*_windows(old, new))
+
+
+def _paired(old: list[_Row], new: list[_Row]) -> list[_Pair]:
+    before, after = map(_parsed, _different(old, new))
     if not before:
         return [(None, entry) for entry in after]
     if not after:

@@ -128,6 +128,10 @@ class View:
         whole = self._graph is not None and self.open_graph is not None and self.open_graph.whole
         return self._graph.count if self._graph is not None and whole else 0
 
+    def charge(self, size: int) -> None:
+        """Count work that is no reading of objects as so many bytes of them. Spent, where there is an allowance."""
+        self.objects.charge(size)
+
     def commit(self, oid: bytes) -> Commit:
         """The parsed commit; WrongType for any other object."""
         try:

@@ -43,6 +43,7 @@ HUNK_BYTES: Final = 16 << 20
 # Both sides of all files of a patch; and how much of it is made before its first byte leaves.
 PATCH_BYTES: Final = 1 << 30
 PATCH_AHEAD: Final = 32 << 20
+_CHANGE_BYTES: Final = 512  # that could be inflated while one change is found
 
 _texts = Cache(48 << 20)
 
@@ -263,7 +264,10 @@ def _plan(view: View, params: Params, pin: dict[str, Any], tally: Tally) -> _Pla
         skipped.append((path, reason))
 
     old, new = _oid(pin["old"]), _oid(pin["new"])
-    changes = list(diff_trees(view, old, new, _match(params), skip=skip, visit=visit))
+    changes: list[Change] = []
+    for change in diff_trees(view, old, new, _match(params), skip=skip, visit=visit):
+        view.charge(_CHANGE_BYTES)
+        changes.append(change)
     limited = False
     if params["renames"]:
         # A file that cannot be read is admitted when its content is.

@@ -74,7 +74,7 @@ class Flat:
         return first <= prefix or first.startswith(prefix)
 
     def _load(self, part: Part) -> Block | None:
-        self._view.objects.charge(part.files * _ROW_BYTES)
+        self._view.charge(part.files * _ROW_BYTES)
         block = _load(self._shelf, part) if self._shelf is not None and not self.stored else None
         if block is None and self._view.snapshots is not None:
             block = self._view.snapshots.load(part)

@@ -29,6 +29,8 @@ class Memory:
         self.absent: set[bytes] = set()
         self.needed: set[bytes] = set()
 
+    def charge(self, size: int) -> None: ...
+
     def tree_data(self, oid: bytes) -> bytes:
         self.read.append(oid)
         if oid in self.absent:
