@@ -42,19 +42,22 @@ class _Node:
         node.here[name] = entry
 
     def join(self, other: _Node) -> None:
-        self.here.update(other.here)
-        for name, node in other.below.items():
-            mine = self.below.get(name)
-            if mine is None:
-                self.below[name] = node
-            else:
-                mine.join(node)
+        stack = [(self, other)]
+        while stack:
+            mine, joined = stack.pop()
+            mine.here.update(joined.here)
+            for name, node in joined.below.items():
+                known = mine.below.setdefault(name, node)
+                if known is not node:
+                    stack.append((known, node))
 
-    def entries(self, prefix: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
-        for name, entry in self.here.items():
-            yield prefix + name, entry
-        for name, node in self.below.items():
-            yield from node.entries(prefix + name + b"/")
+    def entries(self) -> Iterator[tuple[bytes, Entry]]:
+        stack = [(b"", self)]
+        while stack:
+            prefix, node = stack.pop()
+            for name, entry in node.here.items():
+                yield prefix + name, entry
+            stack.extend([(prefix + name + b"/", below) for name, below in reversed(node.below.items())])
 
     def paths(self) -> Iterator[bytes]:
         for path, _ in self.entries():
@@ -180,28 +183,34 @@ def last_commits(
 
 def _split(view: View, node: _Node, parent: bytes | None, child: bytes) -> tuple[_Node, _Node]:
     """(what the parent's tree has alike, the rest)."""
-    if parent == child:
-        return node, _Node()
-    if parent is None:
-        return _Node(), node
     same, rest = _Node(), _Node()
-    old: dict[bytes, Entry] = {}
-    for entry in view.tree(parent):
-        if entry.name in node.here or entry.name in node.below:
-            old.setdefault(entry.name, entry)
-    for name, wanted in node.here.items():
-        (same if _alike(view, old.get(name), wanted) else rest).here[name] = wanted
-    if node.below:
-        new = {entry.name: entry.oid for entry in view.tree(child) if entry.name in node.below}
-        for name, inner in node.below.items():
-            before = old.get(name)
-            folder = before.oid if before is not None and before.mode == DIRECTORY else None
-            alike, other = _split(view, inner, folder, new[name])
-            if alike:
-                same.below[name] = alike
-            if other:
-                rest.below[name] = other
-    return same, rest
+    # One directory after the other: trees may be nested deeper than calls.
+    stack = [(b"", node, parent, child, same, rest)]
+    made: list[tuple[_Node, bytes]] = []
+    while stack:
+        name, node, parent, child, above_same, above_rest = stack.pop()
+        if parent == child or parent is None:
+            (above_same if parent == child else above_rest).below[name] = node
+            continue
+        alike = above_same.below[name] = _Node()
+        other = above_rest.below[name] = _Node()
+        made += (above_same, name), (above_rest, name)
+        old: dict[bytes, Entry] = {}
+        for entry in view.tree(parent):
+            if entry.name in node.here or entry.name in node.below:
+                old.setdefault(entry.name, entry)
+        for name, wanted in node.here.items():
+            (alike if _alike(view, old.get(name), wanted) else other).here[name] = wanted
+        if node.below:
+            new = {entry.name: entry.oid for entry in view.tree(child) if entry.name in node.below}
+            for name, inner in reversed(node.below.items()):
+                before = old.get(name)
+                folder = before.oid if before is not None and before.mode == DIRECTORY else None
+                stack.append((name, inner, folder, new[name], alike, other))
+    for above, name in reversed(made):
+        if not above.below[name]:
+            del above.below[name]
+    return same.below.get(b"", _Node()), rest.below.get(b"", _Node())
 
 
 def _alike(view: View, old: Entry | None, new: Entry) -> bool:

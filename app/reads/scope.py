@@ -49,15 +49,17 @@ class Scope:
 
     def reach(self, folder: bytes) -> bool:
         """Whether a walk comes to this directory (with its slash; empty for the root): all above it are entered."""
-        if len(folder) <= len(self.prefix):
-            return True
-        known = self._reached.get(folder)
-        if known is None:
-            path = folder[:-1]
+        unknown: list[bytes] = []
+        reached: bool | None = True
+        while len(folder) > len(self.prefix) and (reached := self._reached.get(folder)) is None:
+            unknown.append(folder)
+            folder = folder[: folder.rfind(b"/", 0, -1) + 1]
+            reached = True
+        for folder in reversed(unknown):
             if len(self._reached) >= _REACHED:
                 self._reached.clear()
-            known = self._reached[folder] = self.reach(path[: path.rfind(b"/") + 1]) and self.enter(path)
-        return known
+            reached = self._reached[folder] = bool(reached) and self.enter(folder[:-1])
+        return bool(reached)
 
     def _below(self, path: bytes) -> bool:
         paths = self._paths
