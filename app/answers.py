@@ -115,12 +115,12 @@ class Reads(Asking):
         work = page.Request(handle, operation.module, params, coding=coding)
 
         async def answer(handle: Handle) -> page.Answer:
-            with contextlib.suppress(Unopened, Spent):
-                light = await self._light(operation, params, handle)
-                if light is not None:
-                    return _bounded(light, page.single, work)
-            view = await self._views.open(handle)
             with contextlib.suppress(Spent):
+                with contextlib.suppress(Unopened):
+                    light = await self._light(operation, params, handle)
+                    if light is not None:
+                        return _bounded(light, page.single, work)
+                view = await self._views.open(handle)
                 if placing.single_on_loop(operation, params, view) or await self._by_graph(operation, params, view):
                     return _bounded(view, page.single, work)
             return cast(
@@ -175,19 +175,18 @@ class Reads(Asking):
             work = replace(work, limit=work.limit or operation.default_limit, max_bytes=work.max_bytes or DEFAULT_BYTES)
 
             async def answer(handle: Handle) -> page.Answer:
-                with contextlib.suppress(Unopened, Spent):
-                    light = await self._light(operation, params, handle)
-                    if light is not None:
-                        return _bounded(light, page.page, work)
-                tried = await self._tried(operation, replace(work, handle=handle), etag, page.page)
-                if tried is not None:
-                    return tried
-                if not by_snapshot(operation.module, params):
-                    view = await self._views.open(handle)
-                    with contextlib.suppress(Spent):
-                        if placing.page_on_loop(operation, params, view) or await self._by_graph(
-                            operation, params, view
-                        ):
+                with contextlib.suppress(Spent):
+                    with contextlib.suppress(Unopened):
+                        light = await self._light(operation, params, handle)
+                        if light is not None:
+                            return _bounded(light, page.page, work)
+                    tried = await self._tried(operation, replace(work, handle=handle), etag, page.page)
+                    if tried is not None:
+                        return tried
+                    if not by_snapshot(operation.module, params):
+                        view = await self._views.open(handle)
+                        here = placing.page_on_loop(operation, params, view)
+                        if here or await self._by_graph(operation, params, view):
                             return _bounded(view, page.page, work)
                 return cast(
                     page.Answer, await self._work(handle, "app.reads.page:work_page", replace(work, handle=handle))

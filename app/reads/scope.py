@@ -50,16 +50,15 @@ class Scope:
     def reach(self, folder: bytes) -> bool:
         """Whether a walk comes to this directory (with its slash; empty for the root): all above it are entered."""
         unknown: list[bytes] = []
-        reached: bool | None = True
-        while len(folder) > len(self.prefix) and (reached := self._reached.get(folder)) is None:
+        while len(folder) > len(self.prefix) and folder not in self._reached:
             unknown.append(folder)
             folder = folder[: folder.rfind(b"/", 0, -1) + 1]
-            reached = True
+        reached = self._reached.get(folder, True)
         for folder in reversed(unknown):
             if len(self._reached) >= _REACHED:
                 self._reached.clear()
-            reached = self._reached[folder] = bool(reached) and self.enter(folder[:-1])
-        return bool(reached)
+            reached = self._reached[folder] = reached and self.enter(folder[:-1])
+        return reached
 
     def _below(self, path: bytes) -> bool:
         paths = self._paths

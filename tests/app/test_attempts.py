@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,7 +11,6 @@ import pytest
 
 from app.answers import _bounded
 from app.attempts import Attempts
-from app.building import build
 from app.operations import DIFF, GET_COMMIT, GET_TAG, LIST_TREE, LOG, Operation
 from app.placing import is_tried
 from app.reads import diff, page
@@ -20,12 +18,12 @@ from app.reads import kept as kept_lists
 from pack import history
 from pack.allowance import Allowance, Spent
 from pack.view import View
-from storage.open import open_backend
-from storage.repository import Handle, Repositories, glance, open_view
+from storage.repository import Handle, glance, open_view
 from storage.views import configure
 from tests.support.corpus import lines
+from tests.support.derived import built
 from tests.support.git import Plumbing, init
-from tests.support.service import OWNER, bring
+from tests.support.service import bring
 
 WHOLE = 1 << 40
 
@@ -45,7 +43,7 @@ def handle(tmp_path_factory: pytest.TempPathFactory) -> Handle:
     plumbing.ref("refs/heads/main", parents[0])
     store = folder / "store"
     bring(store, "attempts", folder / "source.git")
-    return asyncio.run(_derived(store.as_uri()))
+    return built(store, "attempts")
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +59,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Handle:
     front = b"object %b\ntype commit\ntag tagged\ntagger A <a> 1 +0000\n\n" % of_headers.encode()
     p.ref("refs/tags/tagged", p.raw("tag", front + b"a line of a message\n" * 40_000))
     bring(folder / "store", "attempts", p.path)
-    return asyncio.run(_derived((folder / "store").as_uri()))
-
-
-async def _derived(store: str) -> Handle:
-    backend = open_backend(store)
-    await build(backend, None, OWNER, "attempts")
-    return await Repositories(backend).handle(OWNER, "attempts")
+    return built(folder / "store", "attempts")
 
 
 @pytest.fixture(autouse=True)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.building import build
 from app.operations import DIFF, GREP, LIST_REFS, LIST_TREE, LOG, Operation
 from app.reads import page
 from app.reads.base import BLOCK_BYTES
-from storage.open import open_backend
-from storage.repository import Handle, Repositories, open_view
+from storage.repository import Handle, open_view
+from tests.support.derived import built
 from tests.support.git import Plumbing, git, init
 from tests.support.service import OWNER, bring, serving
 
@@ -52,19 +50,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     p.ref("refs/heads/main", parents[0])
     p.ref("refs/heads/empty", p.commit("empty", p.tree([])))
     bring(folder / "store", "blocks", p.path)
-    asyncio.run(_derived((folder / "store").as_uri()))
+    built(folder / "store", "blocks")
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def handle(folder: Path) -> Handle:
-    return asyncio.run(_derived((folder / "store").as_uri()))
-
-
-async def _derived(store: str) -> Handle:
-    backend = open_backend(store)
-    await build(backend, None, OWNER, "blocks")
-    return await Repositories(backend).handle(OWNER, "blocks")
+    return built(folder / "store", "blocks")
 
 
 @pytest.mark.parametrize("name", READS)

@@ -11,6 +11,8 @@ from app.building import build
 from app.settings import Settings
 from app.store import open_store
 from storage.makers import MAKERS
+from storage.open import open_backend
+from storage.repository import Handle, Repositories
 from tests.support.git import git, run
 from tests.support.service import OWNER, bring
 
@@ -49,6 +51,12 @@ def make(store: str, name: str, folder: Path, *kinds: str) -> None:
             await backend.close()
 
     asyncio.run(work())
+
+
+def built(store: Path, name: str) -> Handle:
+    """What is published of a repository in a local folder, all its sidecars made."""
+    make(store.as_uri(), name, store.parent)
+    return asyncio.run(Repositories(open_backend(store.as_uri())).handle(OWNER, name))
 
 
 def earlier(path: Path, into: Path) -> bool:
